@@ -22,9 +22,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from river import linear_model
 
-from confide.pop.base import Answer
 from confide.service.app import Model, Service
-from confide.service.base import Question, Refusal, Reply, Taught
+from confide.service.base import Question, Refusal, Reply, Said, Taught
 from confide.service.doors import Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -49,7 +48,7 @@ class RiverDesk:
         self.rounds += 1
         x, ticket = dict(enumerate(row)), str(self.rounds)
         self.waiting[ticket] = x
-        return Reply(Answer(int(bool(self.model.predict_one(x))), True, ticket), self.rounds)
+        return Reply(Said(int(bool(self.model.predict_one(x))), True, ticket, "copies", None), self.rounds)
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         with self.lock:

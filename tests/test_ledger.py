@@ -130,7 +130,7 @@ def test_models_are_kept_apart(ledger: Ledger) -> None:
     with ledger.claim("shop") as shop, ledger.claim("bank") as bank:
         shop.add(Entry(1, 1, shares=((ANN, 1),), used=((1, 1),)))
         bank.add(Entry(5, 0, "rounds", shares=((ANN, 0),), forgot=((3, ANN),)))
-        bank.prune(10)
+        bank.sweep(10)
         bank.wait(1)
         shop.wait(1)
         assert ledger.read("shop") == Spent(1, 1, None, {ANN: 1}, {}, 1, 1, frozenset({(1, 1)}))
@@ -152,9 +152,8 @@ def test_a_model_can_begin_with_what_it_has_spent(ledger: Ledger) -> None:
 def test_used_tickets_are_dropped_when_they_have_expired(ledger: Ledger) -> None:
     with ledger.claim("shop") as shop:
         shop.wait(shop.add(Entry(9, 0, used=((0, 3), (1, 4), (1, 9)))))
-        shop.prune(4)
         assert len(ledger.read("shop").used) == 3
-        shop.wait(shop.add(Entry(9, 0)))
+        shop.sweep(4)
         assert ledger.read("shop").used == {(1, 9)}
 
 
@@ -309,7 +308,7 @@ def test_a_forked_process_writes_nothing(ledger: Ledger, place: str) -> None:
         uses: list[Callable[[], object]] = [
             lambda: shop.add(Entry(2, 2)),
             lambda: shop.wait(first),
-            lambda: shop.prune(1),
+            lambda: shop.sweep(1),
             lambda: ledger.claim("shop"),
             lambda: Ledger(place).claim("shop"),
             lambda: Ledger(place).read("shop"),

@@ -170,7 +170,7 @@ def test_a_full_disk_ends_the_book_for_everybody(shop: Book, path: Path) -> None
             lambda: shop.wait(waiting),
             lambda: shop.wait(1),
             lambda: shop.add(Entry(2, 1)),
-            lambda: shop.prune(1),
+            lambda: shop.sweep(1),
         )
     }
     assert len(said) == 1 and "the disk is full" in said.pop(), "one sentence, whatever was in it"

@@ -12,7 +12,7 @@ from typing import Any
 from confide import POP, Halted, Plan, StateError, TicketError
 from confide.learners import LogisticRegression
 from confide.service.app import Limits, Model, Service
-from confide.service.base import Question, Refusal, Reply, Taught
+from confide.service.base import Question, Refusal, Reply, Said, Taught
 from confide.service.doors import Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -71,7 +71,8 @@ class MemoryDesk:
         unit = {"unit": question.subject} if self.pop.units == "people" else {}
         asked = Reply(None, self.pop.rounds)
         try:
-            asked = Reply(self.pop.predict(question.x, **unit), self.pop.rounds)
+            one = self.pop.predict(question.x, **unit)
+            asked = Reply(Said(one.label, one.sure, one.ticket, one.source, one.guide), self.pop.rounds)
             self.holders[asked.answer.ticket] = question.subject  # type: ignore[union-attr]
         except Halted as error:
             asked = Reply(None, self.pop.rounds, Refusal("halted", str(error)))

@@ -24,7 +24,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +299,7 @@ class _Telling:
         if self._label is None:
             return said
         sure = bool(self._label)
-        return [one if one.answer is None else one._replace(answer=replace(one.answer, sure=sure)) for one in said]
+        return [one if one.answer is None else one._replace(answer=one.answer._replace(sure=sure)) for one in said]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -998,11 +998,11 @@ class Hoarding(Follower):
 class Unsealed(PopDesk):
     """Its share takes rounds after it was offered."""
 
-    def _take(self, fresh: Any) -> Any:
+    def _take(self, *asked: Any) -> Any:
         share: Any = self.pop.operator.loop.guiding.guide  # type: ignore[union-attr]
         sealed, share.sealed = share.sealed, False
         try:
-            return super()._take(fresh)
+            return super()._take(*asked)
         finally:
             share.sealed = sealed
 

@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +11,16 @@ from confide.ledger.file import File
 from confide.pop.base import OWN_SOURCES
 from confide.service.counts import Counts
 from confide.service.desk import PopDesk
+from confide.service.journal import NOBODY, Columns, Row
 from tests.saved import make, small_plan
 from tests.service.opened import again, ask, folder, kind, learn, open_desk, ticket
 
 __all__ = ["folder"]
+
+
+def brought(number: int) -> Row:
+    """The label 1 of a round."""
+    return Row(NOBODY, NOBODY, NOBODY, number, 1, -1, -1, 1, 1, -1, None)
 
 
 def test_bins_grow_wider_and_lose_nothing() -> None:
@@ -26,7 +31,7 @@ def test_bins_grow_wider_and_lose_nothing() -> None:
         plain[source] += 1
         counts.asked([number], [source], number // 10)
         if number % 3 == 0:
-            counts.labelled([SimpleNamespace(number=number - 2, stands=-1, label=1)], [number % 2])
+            counts.labelled(Columns.of([brought(number - 2)]), [number % 2])
         if number == 20_000:
             note, counts = counts.note(), Counts()
             counts.read(note, 7)

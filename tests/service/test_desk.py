@@ -22,7 +22,7 @@ from confide.pop.tickets import Tickets
 from confide.service import requests
 from confide.service.base import Later, Question, Taught
 from confide.service.desk import PopDesk
-from confide.service.journal import MOST_LABELS, NOBODY, Row, Rows
+from confide.service.journal import MOST_LABELS, NOBODY, Columns, Row, Rows
 from tests.saved import CLEAR, DOUBT, bank_of, copy_of, echo, full, make, share, small_plan
 from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
 from tests.worlds import guided_plan
@@ -152,6 +152,7 @@ def test_what_is_written_does_not_depend_on_what_came_of_a_question(
 ) -> None:
     """Sure, unsure, capped, malformed, too long, halted: the same bytes but for their values."""
     desk = PopDesk.open(folder, lambda: echo(plan=small_plan(unsure=5, copies=60)))
+    ask(desk, "somebody", "the first", CLEAR)  # whose entry has the operator's counts too
     sizes = Sizes(monkeypatch)
     sources, kinds = set(), set()
     for i in range(400):
@@ -716,7 +717,7 @@ def test_everyone_sees_the_promise_and_the_operator_the_rest(folder: Path) -> No
 def test_labels_that_no_row_of_the_journal_can_name_are_refused_before_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows(8)
     with pytest.raises(struct.error):
-        rows.body([Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, 0, MOST_LABELS + 1, -1, -1, None)])
+        rows.body(Columns.of([Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, 0, MOST_LABELS + 1, -1, -1, None)]))
     with pytest.raises(ValueError, match="written alike"):
         make(labels=[1, "1"], fallback=1)
     monkeypatch.setattr(requests, "MOST_LABELS", 1)
@@ -818,16 +819,16 @@ def test_who_is_forgotten_while_their_answer_leaves_is_told_nothing_else(
     """It is what their round was answered, whenever in between they are forgotten: never another label."""
     with open_desk(folder) as desk:
         tickets = desk.pop.operator.loop.tickets
-        sign, forgotten = tickets.sign, list[Any]()
+        sign, forgotten = tickets.sign_many, list[Any]()
 
-        def while_signed(*one: Any) -> str:
-            stored = desk._requests.request(desk._requests.read([Question("ann", "1", DOUBT)], 0)[0].name)
+        def while_signed(*some: Any) -> list[str]:
+            (stored,) = desk._requests.found(desk._requests.read([Question("ann", "1", DOUBT)], 0))
             assert stored is not None
             forgotten.append(stored.row)
             desk.forget("ann")
-            return sign(*one)
+            return sign(*some)
 
-        monkeypatch.setattr(tickets, "sign", while_signed)
+        monkeypatch.setattr(tickets, "sign_many", while_signed)
         said = ask(desk, "ann", "1", DOUBT)
         (row,) = forgotten
         assert said.answer is not None and said.answer.label == desk.pop.labels[row.label]

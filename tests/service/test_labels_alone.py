@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from confide.service import history
 from confide.service.base import Question, Reply, Taught
 from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk
-from confide.service.journal import NOBODY, TAUGHT, Row, Rows
+from confide.service.journal import NOBODY, TAUGHT, Columns, Row, Rows
 from confide.service.logs import Log
 from confide.service.models import open_desk as configured
 from confide.service.operators import operator_app
@@ -102,7 +101,7 @@ def seen(desk: PopDesk, said: Any) -> dict[str, Any]:
 def told(said: Reply) -> Any:
     """An answer without its ticket, whose name has coins of the ledger's."""
     assert said.answer is not None
-    return replace(said.answer, ticket=""), said.round
+    return said.answer._replace(ticket=""), said.round
 
 
 def steps(desk: PopDesk, hidden: str | None) -> list[dict[str, Any]]:
@@ -161,7 +160,7 @@ def test_two_worlds_that_differ_in_a_label_are_the_same_to_the_last_bit(case: st
 def leaks(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     def counts(self: PopDesk, *given: Any) -> Any:
         row = Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, -1, given[0].get((1, 2), 0), 0, -1, None)
-        self._counts.labelled([row], [0])
+        self._counts.labelled(Columns.of([row]), [0])
         return take(self, *given)
 
     take = PopDesk._take_labels

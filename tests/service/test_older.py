@@ -327,7 +327,7 @@ def test_where_what_labels_changed_is_lost_nothing_in_the_index_is_believed(fold
         older._db.execute("ROLLBACK")
         raise sqlite3.OperationalError("disk I/O error")
 
-    older._do(lost)
+    older._do(lost, -1)
     assert kind(learn(desk, "ann", ticket(said), "no")) == "later"
     with pytest.raises(StateError, match="index of older requests"):
         ask(desk, "bob", "the next", X)
@@ -373,7 +373,7 @@ def _bunches(older: Older) -> int:
 def _places(older: Older) -> list[Place]:
     found, last = list[Place](), -1
     while (bunch := older.after(last)) is not None:
-        found += bunch.places
+        found += bunch.every
         last = bunch.number
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from confide import POP, Monitor, Plan
 from confide.learners import Features
 from confide.privacy import exact
 from confide.service.counts import Counts
+from confide.service.journal import NOBODY, Columns, Row
 from confide.service.metrics import public_text
 from confide.service.views import private, public
 
@@ -88,7 +88,7 @@ def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
     assert (held["guide_labels"], held["most_guide_labels"]) == (2, 2) and "guide_labels" not in shown
     assert held["alarms"] == [] and "labels that came" not in str(shown)
     counts = Counts()
-    counts.labelled([SimpleNamespace(number=1, stands=-1, label=1)] * 200, [1] * 200)
+    counts.labelled(Columns.of([Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, -1, 1, 1, -1, None)] * 200), [1] * 200)
     (alarm,) = private(pop, counts, 0, [])["alarms"]
     assert alarm.startswith("the guide learned 2 of 200 labels that came, of each person at most 2: a new model")
 

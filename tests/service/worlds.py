@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,7 +80,7 @@ class Desked:
             return Answer(None, False, "", said.refusal.message, "fallback", None)
         shown = said.answer.ticket.rsplit("-", 2)[0]  # without the life's random mark, and without what signs it
         self.holders[shown] = one.subject, said.answer.ticket
-        return replace(said.answer, ticket=shown)
+        return Answer(said.answer.label, said.answer.sure, shown, None, said.answer.source, said.answer.guide)
 
     def again(self, ask: int) -> None:
         (said,) = self.desk.ask([self.asked[ask - 1]])

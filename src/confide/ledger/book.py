@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -44,9 +44,9 @@ class Book:
         self._adding, self._writing = threading.Lock(), writing
         self._pending: list[tuple[int, Entry]] = []
         self._sequence = self._durable = claim.sequence
-        self._prune = -1
         self._released: dict[tuple[str, int], int] = {}  # of this life: those on the disk
         self._tear: dict[str, int] = {}
+        self._owed: tuple[int, dict[str, int]] = -1, {}
         self._ended: str | None = None
         self._release = weakref.finalize(self, _release, store, key, epoch, self.pid)
 
@@ -153,11 +153,31 @@ class Book:
                     raise
             self._check()
 
-    def prune(self, before: int) -> None:
-        """With the next write, drop used tickets whose number is at most this: they have expired anyway."""
-        with self._adding:
+    def sweep(self, prune: int = -1, tear: Mapping[str, int] | None = None) -> None:
+        """Drop what is needed no more, now and in a write of its own: how much there is may be private.
+
+        Parameters
+        ----------
+        prune
+            Used tickets up to this number, which have expired anyway.
+        tear
+            Up to which entry notes go, by their kinds.
+
+        Raises
+        ------
+        StateError
+            If it could not be. It is dropped with the next sweep then, and with nobody else's write.
+        """
+        self._check()
+        with self._writing:
             self._check()
-            self._prune = max(self._prune, before)
+            prune, tear = max(prune, self._owed[0]), {**self._owed[1], **(tear or {})}
+            try:
+                self._store.sweep(self._key, self.epoch, prune, tuple(tear.items()))
+                self._owed = -1, {}
+            except Exception:
+                self._owed = prune, tear
+                raise StateError(f"the ledger {self.place} could not be written: try again") from None
 
     def tear(self, kind: str, before: int) -> None:
         """With the next write, drop the journal's notes of this kind up to this sequence number."""
@@ -218,9 +238,7 @@ class Book:
     def _write(self) -> None:
         """Everything pending, in one transaction."""
         with self._adding:
-            batch = Batch(
-                self._key, self.epoch, self._durable, tuple(self._pending), self._prune, tuple(self._tear.items())
-            )
+            batch = Batch(self._key, self.epoch, self._durable, tuple(self._pending), tuple(self._tear.items()))
         self._store.write(batch)
         with self._adding:
             self._released |= _releases(self._pending[: len(batch.entries)])

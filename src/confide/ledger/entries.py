@@ -105,8 +105,6 @@ class Batch:
     """The number of the last entry that is durable."""
     entries: tuple[tuple[int, Entry], ...] = field(repr=False)
     """Each with its number, in order."""
-    prune: int = -1
-    """Used tickets up to this number are dropped."""
     tear: tuple[tuple[str, int], ...] = ()
     """Notes of a kind up to this number are dropped."""
 

@@ -386,8 +386,7 @@ class Store(Reader):
             # What is dropped goes first: what is new is then written over the same pages.
             for kind, before in sorted({one for entry in entries for one in entry.dropped}):
                 self.run("DELETE FROM released WHERE model = ? AND kind = ? AND number < ?", key, kind, before)
-            for kind, before in batch.tear:
-                self.run("DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?", key, kind, before)
+            self._tear(key, batch.tear)
             if erased:
                 self._erase(key, erased, noted)
             rows: tuple[tuple[str, Collection[Row], str], ...] = (
@@ -400,8 +399,19 @@ class Store(Reader):
             for table, some, conflict in rows:
                 if some:
                     self.put(table, some, conflict)
-            if batch.prune >= 0:
-                self.run("DELETE FROM used WHERE model = ? AND number <= ?", key, batch.prune)
+
+    def sweep(self, key: int, epoch: int, prune: int, tear: Sequence[tuple[str, int]]) -> None:
+        """Drop used tickets and notes that are needed no more (`Book.sweep`); raises as `write` does."""
+        with self.changing():
+            if not self.run(_MODEL, key, epoch).fetchall():
+                raise taken_over(self.name)
+            self._tear(key, tear)
+            if prune >= 0:
+                self.run("DELETE FROM used WHERE model = ? AND number <= ?", key, prune)
+
+    def _tear(self, key: int, tear: Sequence[tuple[str, int]]) -> None:
+        for kind, before in tear:
+            self.run("DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?", key, kind, before)
 
     def _erase(self, key: int, erased: list[Erased], noted: list[Any]) -> None:
         """Overwrite rows of notes that are there already, as they were written: no changed one is signed anew."""

@@ -33,8 +33,7 @@ from confide.pop.leaning import Leaning
 from confide.pop.lessons import NEVER_LATE, Late, Lesson, Lessons
 from confide.pop.monitor import MonitorState
 from confide.pop.routing import Routing
-from confide.pop.running import tried
-from confide.pop.several import Parts
+from confide.pop.several import Parts, tried
 from confide.pop.succession import Line
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random

@@ -29,7 +29,8 @@ from confide.labels.writing import UNWRITTEN, as_text, row_of, written
 from confide.learners import Encoder, Pipeline
 from confide.planning.labels import RandomizedLabels
 from confide.pop.account import Account
-from confide.pop.running import Asked, PastCap, Running, Who, tried
+from confide.pop.running import Asked, PastCap, Running, Who
+from confide.pop.several import tried
 from confide.pop.tickets import Waiting
 from confide.privacy.random import Random
 

@@ -8,7 +8,7 @@ docs/proofs/parts.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.arrays import Flags, Floats, Ints
-from confide.banks.base import FORM, Failures
-from confide.contained import by_signal
+from confide.banks.base import Failures
 from confide.errors import StateError
 from confide.planning.parts import Part
 from confide.pop.account import Account
 from confide.pop.base import source_number
 from confide.privacy.random import Random
 
-__all__ = ["Asked", "Counted", "PastCap", "Released", "Running", "digest_of", "run_of", "tried"]
+__all__ = ["Asked", "Counted", "PastCap", "Released", "Running", "digest_of", "run_of"]
 
 Who = bytes | None
 Counted = tuple[Any, Who]
@@ -340,16 +339,3 @@ def run_of(part: Part) -> type[Running]:
     if found is None:
         raise ValueError(f"nothing runs the part {part.kind!r}: import what defines it")
     return found
-
-
-def tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    """What it gives, or what is wrong with x: whatever x does, its round goes on as any other.
-
-    An error that waits to be raised holds none of the calls that it comes from: one of them may hold a label.
-    """
-    try:
-        return encode(*args), None
-    except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
-        if by_signal(error):
-            return None, error
-        return None, error.with_traceback(None) if isinstance(error, ValueError) else ValueError(FORM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.arrays import Flags, Floats, Ints
-from confide.banks.base import Failures
+from confide.banks.base import FORM, Failures
+from confide.contained import by_signal
 from confide.errors import StateError
-from confide.ledger.book import Book
 from confide.ledger.ledger import Spent
 from confide.planning.parts import Part
 from confide.planning.plan import Plan
 from confide.pop.account import Account
 from confide.pop.base import FALLBACK
-from confide.pop.running import Counted, Released, Running, Who, run_of, tried
+from confide.pop.running import Counted, Released, Running, Who, run_of
 from confide.privacy.random import Random
 
-__all__ = ["Again", "Parts", "Proposed", "check_parts", "released_of"]
+__all__ = ["Again", "Parts", "Proposed", "check_parts", "released_of", "tried"]
 
 _MOST_STAMP = 2**31 - 1
 
@@ -321,11 +321,9 @@ class Parts:
         """Whether one of them notes what it learns by itself."""
         return any(one.notes for one in self._each)
 
-    def saved(self, book: Book) -> None:
-        """A snapshot has all that was learned so far: notes up to now are needed no more."""
-        for one in self._each:
-            if one.notes:
-                book.tear(one.note, book.sequence)
+    def saved(self, sequence: int) -> dict[str, int]:
+        """A snapshot has all that was learned up to this entry: notes up to it are needed no more, by their kinds."""
+        return {one.note: sequence for one in self._each if one.notes}
 
     def catch_up(self, journal: Iterable[tuple[str, int, int, bytes]], since: int) -> None:
         """Learn from the parts' own notes what came after the snapshot with this number."""
@@ -396,3 +394,16 @@ def check_parts(plan: Plan, features: Any, spent: Spent, known: Mapping[str, Seq
         now, digest = run.again_from(part, features, released, None)
         found[part.kind] = Again(now, digest or "", then is not None)
     return found
+
+
+def tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """What it gives, or what is wrong with x: whatever x does, its round goes on as any other.
+
+    An error that waits to be raised holds none of the calls that it comes from: one of them may hold a label.
+    """
+    try:
+        return encode(*args), None
+    except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
+        if by_signal(error):
+            return None, error
+        return None, error.with_traceback(None) if isinstance(error, ValueError) else ValueError(FORM)

@@ -70,8 +70,8 @@ def save(
         raise StateError(f"this POP lives in {book.home}: a second copy elsewhere could spend the budget again")
     book.wait(book.sequence, private=True)  # what waits may be private: this save alone fails with it
     snapshot.write(folder, {**header, "sequence": book.sequence, "life": [book.epoch, book.mark]}, arrays)
-    book.prune(loop.account.rounds - settings.ticket_life)
-    loop.parts.saved(book)
+    # What each person's labels left behind goes with this call alone.
+    book.sweep(loop.account.rounds - settings.ticket_life, loop.parts.saved(book.sequence))
 
 
 def check_savable(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -112,6 +112,19 @@ class Tickets:
         self._known[ticket] = whose, key
         return ticket
 
+    def sign_many(self, epoch: int, numbers: Sequence[int], whose: Sequence[bytes]) -> list[str]:
+        """`sign` of rounds of one life, where a journal has them."""
+        if len(self._known) + len(numbers) > _KNOWN:  # as in `sign`
+            self._known.clear()
+        end, new, known, tickets = f"-{self.lives[epoch][0]:x}" if self.lives else "", self._keyed.copy, self._known, []
+        for number, who in zip(numbers, whose, strict=True):
+            text, one = f"{epoch}-{number}{end}", new()
+            one.update(text.encode() + who)
+            ticket = f"{text}-{one.hexdigest()}"
+            known[ticket] = who, (epoch, number)
+            tickets.append(ticket)
+        return tickets
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in _LEFT_OUT}
 
@@ -195,7 +208,7 @@ class Tickets:
         gone = [key for key, waiting in self._open.items() if waiting.who == who]
         for key in gone:
             del self._open[key]
-        for ticket, (whose, key) in list(self._known.items()):  # a copy: others' are signed meanwhile
+        for ticket, (whose, key) in self._known.copy().items():
             if whose == who and self._known.pop(ticket, None) is not None:
                 self._known[key] = b"", key
         self._latest = {ticket: one for ticket, one in self._latest.items() if one[0] != who and one[1] not in gone}

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from confide.planning.plan import Plan
-from confide.pop.base import Answer
 
 __all__ = [
-    "AGAIN", "RETRY", "Desk", "Later", "Life", "NotYet", "Problem", "Question", "Records", "Refusal", "Reply", "Slices",
-    "Taught",
+    "AGAIN", "RETRY", "Desk", "Later", "Life", "NotYet", "Problem", "Question", "Records", "Refusal", "Reply", "Said",
+    "Slices", "Taught",
 ]  # fmt: skip
 
 RETRY = 1
@@ -72,10 +71,25 @@ class Refusal:
     """Seconds after which to come again, where that helps."""
 
 
+class Said(NamedTuple):
+    """An answer, as in `confide.Answer`, for its asker's eyes only."""
+
+    label: Any
+    sure: bool
+    ticket: str
+    source: str
+    guide: Any
+    probabilities: Mapping[Hashable, float] | None = None
+    """As in `confide.Told`."""
+
+    def __repr__(self) -> str:
+        return "Said(…)"
+
+
 class Reply(NamedTuple):
     """What became of a question: an answer with its round's number, which is public, or a refusal."""
 
-    answer: Answer | None
+    answer: Said | None
     round: int = -1
     refusal: Refusal | None = None
     again: bool = False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from struct import Struct
 from typing import Any
 
 from confide.pop.base import GUIDE, OWN_SOURCES, SOURCES
-from confide.service.journal import NOBODY, Row
+from confide.service.journal import NOBODY, Columns, stands_of
 
 __all__ = ["Counts"]
 
@@ -61,35 +61,32 @@ class Counts:
         self.last = max(self.last, *numbers)
         last = self.bin(self.last)  # then there is a bin for each of them
         last[-1] = max(unsure, last[-1])
-        for (found, source), rounds in Counter(zip(self._places(numbers), sources, strict=True)).items():
+        places = [(number - 1) // self.width for number in numbers]
+        for (found, source), rounds in Counter(zip(places, sources, strict=True)).items():
             # A number that this process does not know is of a part.
             self.bins[found][self._column.get(source, GUIDE)] += rounds
 
-    def awaited(self, rows: Iterable[Row]) -> None:
+    def awaited(self, rows: Columns) -> None:
         """Questions were asked: where labels have a deadline, each counts with what stands for its label."""
-        for row in rows:
-            if (stands := row.stands) >= 0:
-                found = self.bin(row.number)
+        for number, place, label in zip(rows.number, rows.copy, rows.label, strict=True):
+            if number > 0 and (stands := stands_of(place)) >= 0:
+                found = self.bin(number)
                 found[-3] += 1
-                found[-2] += stands != row.label
+                found[-2] += stands != label
 
-    def labelled(self, rows: Sequence[Row], answered: Sequence[int]) -> None:
+    def labelled(self, rows: Columns, answered: Sequence[int]) -> None:
         """The labels of rounds came, each in place of what stood for it, and some differ from what was answered."""
-        if not rows:
+        if not rows.number:
             return
-        numbers = [row.number for row in rows]
-        self.bin(max(numbers))
-        for row, said, place in zip(rows, answered, self._places(numbers), strict=True):
-            found, stood = self.bins[place], row.stands
-            if stood < 0:
+        self.bin(max(rows.number))
+        places = [(number - 1) // self.width for number in rows.number]
+        for label, stands, said, place in zip(rows.label, map(stands_of, rows.copy), answered, places, strict=True):
+            found = self.bins[place]
+            if stands < 0:
                 found[-3] += 1
-                found[-2] += row.label != said
+                found[-2] += label != said
             else:
-                found[-2] += (row.label != said) - (stood != said)
-
-    def _places(self, numbers: Iterable[int]) -> list[int]:
-        """The bins that rounds belong to, which are there."""
-        return [(number - 1) // self.width for number in numbers]
+                found[-2] += (label != said) - (stands != said)
 
     def bin(self, number: int) -> list[int]:
         """The counts that a round belongs to, to be added to."""

@@ -28,13 +28,14 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.randomizing import NO_HISTORY, Randomizing
 from confide.pop.state import MODEL, Saved, clear, opened
-from confide.pop.tickets import Key, Waiting
+from confide.pop.tickets import Key
+from confide.service.asked import Asking, Stored
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, STANDS, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.journal import ASKED, COUNTED, PAST, STANDS, TAUGHT, Columns, Rows, head
 from confide.service.older import Older
 from confide.service.recovery import recover
-from confide.service.requests import MOST, Request, Requests, Stored
+from confide.service.requests import MOST, Forgotten, Requests
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
 from confide.service.words import (
@@ -238,7 +239,7 @@ class PopDesk:
             self._closed = self._keeper.leaf
             done = self._requests.learned(self._before(self._snapshot), self._leaves)
             if done is not None:
-                self._book.tear(TAUGHT, done)
+                self._book.sweep(tear={TAUGHT: done})
 
     def beat(self) -> None:
         """Look whether the ledger is there; if not, the desk has ended: where nobody asks, no one else finds out."""
@@ -336,10 +337,11 @@ class PopDesk:
             fresh = requests.fresh(asked, minute)
             entered: Mark | None = None
             if fresh:
-                entered = self._take(fresh)
+                entered = self._take(asked, fresh)
             else:
                 self._begin()
-            found = [requests.request(one.name) for one in asked]
+            found = requests.found(asked)
+            replies = requests.replies(asked, found)
             requests.dismiss()
             rounds = keeper.rounds
             if requests.expire(rounds, most):
@@ -351,7 +353,7 @@ class PopDesk:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         if due:
             self._save_when_due()
-        return [requests.reply(one, stored) for one, stored in zip(asked, found, strict=True)]
+        return replies
 
     def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Those of one sender, by their places, that `ask` would refuse as it did before: their day is used up.
@@ -368,46 +370,42 @@ class PopDesk:
         self._begin()
         self._requests.expire(self._keeper.rounds)
 
-    def _take(self, fresh: Sequence[Request]) -> Mark:
+    def _take(self, asked: Asking, fresh: Sequence[int]) -> Mark:
         """Take the rounds, and write them down with what came of each."""
-        keeper = self._keeper
-        rows: list[Row] = []
-        about: list[tuple[Row, bytes, bytes, Waiting | None]] = []
-        if keeper.rounds - self._noted >= self._note_every:
-            self._count()
+        keeper, alone = self._keeper, self._alone
+        noted, part = list[Columns](), asked.some(fresh)
+        if keeper.rounds - self._noted >= self._note_every or self._counts.sequence < 0:
+            self._count()  # also before the first: who is forgotten finds a note to be written anew
 
         def note(outcomes: Sequence[Outcome]) -> Note:
-            epoch, row = keeper.tickets.epoch, Request.row if self._alone is None else self._row
-            rows.extend([row(one, outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
-            return ASKED, self._rows.width, self._rows.body(rows)
+            stands = () if alone is None else self._stands(outcomes)
+            noted.append(part.columns(outcomes, self._book.epoch, stands))
+            return ASKED, self._rows.width, self._rows.body(noted[0])
 
-        xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
-        outcomes, entered = keeper.ask(xs, [one.whose for one in fresh], note)
-        for one, outcome, row in zip(fresh, outcomes, rows, strict=True):
-            if outcome.error is not None:
-                one.wrong = str(outcome.error)
-            about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
+        outcomes, entered = keeper.ask(part.together(), part.whose, note)
+        (rows,) = noted
+        waiting = [one.waiting if label >= 0 else None for one, label in zip(outcomes, rows.label, strict=True)]
+        asked.wrong |= {i: str(one.error) for i, one in zip(fresh, outcomes, strict=True) if one.error is not None}
+        shares = () if alone is None else [alone.told(one.waiting) for one in outcomes]
         stamp, self._stamps = keeper.stamp if self._stamps else None, False
-        self._requests.asked(about, entered.sequence, keeper.rounds, stamp)
-        if self._alone is not None:
-            for one, outcome in zip(fresh, outcomes, strict=True):
-                if (stored := self._requests.request(one.name)) is not None:
-                    stored.shares = self._alone.told(outcome.waiting)
-        taken = [row for row in rows if row.number > 0]
-        self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
-        if self._alone is not None:
-            self._counts.awaited(taken)
+        self._requests.asked(part, rows, waiting, entered.sequence, stamp, shares)
+        took = rows if min(rows.number) > 0 else rows.some([i for i, number in enumerate(rows.number) if number > 0])
+        self._counts.asked(took.number, took.source, keeper.unsure)
+        if alone is not None:
+            self._counts.awaited(took)
         return entered
 
-    def _row(self, one: Request, outcome: Outcome, epoch: int) -> Row:
-        """What the journal has of a question; with a deadline also what stands for its label, or that none is taken.
+    def _stands(self, outcomes: Sequence[Outcome]) -> list[int | None]:
+        """What takes a copy's place in a question's row: with a deadline what stands for its label, or that none does.
 
         So a deadline writes nothing, in a round that is somebody else's, whether or not the label came before it.
         """
-        seen = None if self._alone is None else self._alone.seen(outcome.waiting)
-        if seen is None or seen.stands < 0:
-            return one.row(outcome, epoch)
-        return one.row(outcome, epoch, PAST if seen.past else STANDS - seen.stands)
+        assert self._alone is not None
+        seen = [self._alone.seen(one.waiting) for one in outcomes]
+        return [
+            None if one is None or one.stands < 0 else PAST if one.past else STANDS - one.stands
+            for one in seen
+        ]  # fmt: skip
 
     # ------------------------------------------------------------------ labels
 
@@ -421,7 +419,7 @@ class PopDesk:
         with self._lock:
             self._check()
             self._begin()
-            labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
+            labels, keys = self._keeper.labels([one.label for one in lessons]), self._keys(lessons)
             unread = self._requests.recall(keys, self._keeper.rounds)
             said: list[Refusal | None] = [None] * len(lessons)
             fresh: dict[Key, int] = {}
@@ -436,15 +434,17 @@ class PopDesk:
                     said[i] = Refusal("later", UNREAD)
                 elif stored is None:
                     said[i] = Refusal("ticket", GONE)
-                elif alone is None and (stored.taught if stored.taught >= 0 else fresh.get(key, label)) != label:
-                    said[i] = Refusal("ticket", OTHER_LABEL)
-                elif stored.taught >= 0:
-                    earlier = max(earlier, stored.lesson)
-                elif key not in fresh:
-                    if alone is not None and self._capped(stored, used):
-                        said[i] = Refusal("label", CAPPED.format(f"{self.plan.promise.unit_labels:,}"))
-                    else:
-                        fresh[key] = label
+                else:
+                    taught = stored.note.taught[stored.i]
+                    if alone is None and (taught if taught >= 0 else fresh.get(key, label)) != label:
+                        said[i] = Refusal("ticket", OTHER_LABEL)
+                    elif taught >= 0:
+                        earlier = max(earlier, stored.lesson)
+                    elif key not in fresh:
+                        if alone is not None and self._capped(stored, used):
+                            said[i] = Refusal("label", CAPPED.format(f"{self.plan.promise.unit_labels:,}"))
+                        else:
+                            fresh[key] = label
             entered = None
             if fresh:
                 refused, entered = self._take_labels(fresh)
@@ -497,18 +497,15 @@ class PopDesk:
         raise StateError(ROLLED_BACK)
 
     def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Mark]:
-        rows = list[Row]()
+        noted = list[Columns]()
 
         def note(taken: Sequence[Lesson]) -> Note:
-            questions = self._requests.questions([lesson.key for lesson in taken])
-            for (key, waiting, label, leaf), asked in zip(taken, questions, strict=True):
-                about = key[1], key[0], asked.copy, leaf, label, waiting.answered, -1, asked.x
-                rows.append(Row(asked.whose, NOBODY, NOBODY, *about))
-            self._counts.labelled(rows, [lesson.waiting.answered for lesson in taken])
+            noted.append(rows := self._requests.lessons(taken))
+            self._counts.labelled(rows, rows.guided)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh.items(), note)
-        self._requests.taught(rows, entered.sequence)
+        self._requests.learned_now(noted[0], entered.sequence)
         return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Mark | None, earlier: int) -> list[Refusal | None]:
@@ -558,12 +555,14 @@ class PopDesk:
             whose = self._keeper.who(subject)
             drawn = [] if self._alone is None else [one.key[1] for one in self._requests.of(whose)]
             self._note_counts()
-            theirs = self._requests.forget(whose)
+            gone = self._requests.forget(whose)
+            self._look(gone)
             if self._alone is not None:
                 self._alone.drop(drawn)
-            known = bool(theirs) or self._keeper.knows(whose)
-            erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
+            known = bool(gone.erased) or self._keeper.knows(whose)
+            erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in gone.erased)
             entered = self._keeper.forget(whose, erased)
+            self._requests.forgotten(gone)  # last: a call that is cut off before finds all of theirs again
         try:
             self._keeper.settle(entered, private=True)
         except StateError:
@@ -573,6 +572,17 @@ class PopDesk:
         if self._requests.older.undone:
             raise Later(AGAIN)
         return known
+
+    def _look(self, gone: Forgotten) -> None:
+        """`Later` where a note cannot be read that is to be written over: else the next public write would end all."""
+        try:
+            for kind, at, *_ in gone.erased:
+                if at <= self._book.durable:
+                    self._book.look(kind, at)
+        except StateError:
+            if self._book.ended:
+                raise
+            raise Later(AGAIN) from None
 
     def _save_first(self) -> None:
         """A snapshot that has all that came out so far, before rows of the journal are erased.

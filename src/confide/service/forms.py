@@ -25,7 +25,6 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from confide.pop.base import Told
 from confide.service.base import Problem, Question, Refusal, Reply, Taught
 
 __all__ = [
@@ -355,7 +354,7 @@ def answer(question: Question, asked: Reply) -> dict[str, Any]:
             "id": question.id, "round": asked.round, "again": asked.again, "label": got.label, "sure": got.sure,
             "source": got.source, "guide": got.guide, "ticket": got.ticket,
         }  # fmt: skip
-        if isinstance(got, Told) and got.probabilities is not None:
+        if got.probabilities is not None:
             told["probabilities"] = {str(label): share for label, share in got.probabilities.items()}
     if refusal is not None:
         told |= failure(refusal.kind, refusal.message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "COUNTED", "IMPORT", "MOST_LABELS", "NOBODY", "NUMBERED", "PAST", "STANDS", "TAUGHT", "Row", "Rows",
-    "Unreadable", "canonical", "head", "pack", "together", "unpack",
+    "ASKED", "COUNTED", "IMPORT", "MOST_LABELS", "NOBODY", "NUMBERED", "PAST", "STANDS", "TAUGHT", "Columns", "Row",
+    "Rows", "Unreadable", "canonical", "head", "pack", "stands_of", "unpack",
 ]  # fmt: skip
 
 ASKED, TAUGHT, COUNTED = "asked", "taught", "counted"
@@ -77,7 +77,7 @@ class Row(NamedTuple):
     @property
     def stands(self) -> int:
         """What came out for the declared label, where labels have a deadline; −1 for nothing."""
-        return STANDS - self.copy if self.copy <= STANDS else -1
+        return stands_of(self.copy)
 
     @property
     def forgotten(self) -> bool:
@@ -95,6 +95,49 @@ class Row(NamedTuple):
         return Row(name, counted, NOBODY, self.number, self.epoch, -1, self.leaf, -1, -1, -1, None)
 
 
+class Columns(NamedTuple):
+    """Rows by columns, each as in `Row`: a batch is read and written a column at a time."""
+
+    whose: Sequence[bytes]
+    id: Sequence[bytes]
+    digest: Sequence[bytes]
+    number: Sequence[int]
+    epoch: Sequence[int]
+    copy: Sequence[int]
+    leaf: Sequence[int]
+    label: Sequence[int]
+    guided: Sequence[int]
+    source: Sequence[int]
+    x: Sequence[bytes | None]
+
+    def __repr__(self) -> str:
+        return f"Columns({len(self.number)} rows)"
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Columns:
+        """The columns of these rows."""
+        found = list(zip(*rows, strict=True))
+        return cls(*found) if found else cls(*[()] * len(cls._fields))
+
+    def row(self, i: int) -> Row:
+        """One of the rows."""
+        fields: list[Any] = [column[i] for column in self]
+        return Row(*fields)
+
+    def but(self, others: Mapping[int, Row]) -> Columns:
+        """The same with other rows at these places."""
+        changed: list[Any] = [[*column] for column in self]
+        for i, row in others.items():
+            for column, one in zip(changed, row, strict=True):
+                column[i] = one
+        return Columns(*changed)
+
+    def some(self, places: Sequence[int]) -> Columns:
+        """Some of the rows."""
+        found: list[Any] = [[column[i] for i in places] for column in self]
+        return Columns(*found)
+
+
 class Rows:
     """Rows of one width, as the ledger holds them.
 
@@ -109,12 +152,11 @@ class Rows:
         self._struct = Struct(f"{_FIELDS}{room}s")
         self.width = self._struct.size
 
-    def body(self, rows: Iterable[Row]) -> bytes:
+    def body(self, rows: Columns) -> bytes:
         """All rows, one behind the other."""
-        pack_row = self._struct.pack
-        return b"".join([
-            pack_row(*row, 0, b"") if x is None else pack_row(*row, len(x) + 1, x) for *row, x in rows
-        ])  # fmt: skip
+        xs = [b"" if x is None else x for x in rows.x]
+        sizes = [0 if x is None else len(x) + 1 for x in rows.x]
+        return b"".join(map(self._struct.pack, *rows[:-1], sizes, xs))
 
     def read(self, body: bytes) -> Iterator[Row]:
         """The rows of a body that were not erased."""
@@ -140,6 +182,11 @@ class Rows:
     def of(cls, width: int) -> Rows:
         """The rows of this width."""
         return cls(width - _HEAD.size)
+
+
+def stands_of(copy: int) -> int:
+    """What came out for the declared label, by what is in the place of a copy; −1 for nothing."""
+    return STANDS - copy if copy <= STANDS else -1
 
 
 def head(row: Row) -> bytes:
@@ -168,15 +215,6 @@ def pack(x: Any) -> bytes | None:
 def unpack(packed: bytes) -> Any:
     """What was packed; numbers come back as an array."""
     return np.frombuffer(packed[1:], dtype="<f8") if packed[:1] == b"d" else json.loads(packed[1:])
-
-
-def together(xs: list[Any], packed: list[bytes | None]) -> Any:
-    """The questions for a POP: one array where all are numbers, and equally many, as a batch is then read at once."""
-    size = len(packed[0] or b"")
-    if all(one is not None and one[:1] == b"d" and len(one) == size for one in packed):
-        whole = b"".join(one[1:] for one in packed if one is not None)
-        return np.frombuffer(whole, dtype="<f8").astype(np.float64).reshape(len(xs), -1)
-    return xs
 
 
 def canonical(x: Any, packed: bytes | None) -> bytes:

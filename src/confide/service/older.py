@@ -7,7 +7,7 @@ So nothing in it must be durable, and a question costs some 130 bytes of a disk,
 
 Rounds come in bunches, in their order: what leaves the memory together is one row, as nearly all of them are only ever
 counted and dropped. A name stands for a person and an id together, whether or not the person was forgotten
-(`confide.service.requests.Request`), so that one look finds both; half of it is enough to find a round by, and what is
+(`confide.service.asked.Asking`), so that one look finds both; half of it is enough to find a round by, and what is
 found is compared whole.
 
 Who is looked for here asked a fixed number of public rounds ago, or more (`confide.service.requests.RECENT`): whether
@@ -22,10 +22,12 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import chain
+from operator import add
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple, cast
@@ -39,13 +41,14 @@ from confide.service.base import Later
 from confide.service.journal import ASKED, TAUGHT, Row, Rows
 from confide.service.words import AGAIN
 
-__all__ = ["Bunch", "Noted", "Older", "Place", "halves_of"]
+__all__ = ["Bunch", "Noted", "Older", "Place", "Places", "halves_of"]
 
 _NAME = "asked.db"
 _SCHEMA = """
 CREATE TABLE bunch(first INTEGER PRIMARY KEY, width INTEGER NOT NULL, about BLOB NOT NULL);
 CREATE TABLE asked(half INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(half, number)) WITHOUT ROWID;
-CREATE TABLE asker(whose BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(whose, first)) WITHOUT ROWID;
+CREATE TABLE asker(counted BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(first, counted)) WITHOUT ROWID;
+CREATE INDEX asker_counted ON asker(counted);
 CREATE TABLE note(
     sequence INTEGER PRIMARY KEY, rounds INTEGER NOT NULL, minute INTEGER NOT NULL, leaf INTEGER NOT NULL,
     stamp INTEGER, rows INTEGER NOT NULL);
@@ -107,19 +110,52 @@ class Place(NamedTuple):
 
     def left(self, key: bytes) -> Place:
         """What is left of it once its person was forgotten."""
-        return self._replace(key=key, label=-1, source=-1, taught=-1, forgotten=True, shares=None)
+        return self._replace(key=key, label=-1, source=-1, taught=-1, lesson=0, forgotten=True, shares=None)
 
     def pack(self, width: int) -> bytes:
         """In so many bytes."""
-        shares, about = self.shares, _ABOUT.pack(*self[:-1])
-        if width == len(about):
-            return about
-        most = (width - len(about)) // 8
-        return about + Struct(f"<{most}d").pack(*(shares or (np.nan,) * most))
+        return _ABOUT.pack(*self[:-1]) + _shares(self.shares, (width - _ABOUT.size) // 8)
+
+
+class Places(NamedTuple):
+    """Places by columns, in the order of their rounds, each as in `Place`."""
+
+    number: Sequence[int]
+    half: Sequence[int]
+    key: Sequence[bytes]
+    sequence: Sequence[int]
+    at: Sequence[int]
+    epoch: Sequence[int]
+    leaf: Sequence[int]
+    minute: Sequence[int]
+    label: Sequence[int]
+    source: Sequence[int]
+    taught: Sequence[int]
+    lesson: Sequence[int]
+    counted: Sequence[bool]
+    forgotten: Sequence[bool]
+    shares: Sequence[tuple[float, ...] | None]
+
+    def __repr__(self) -> str:
+        return f"Places({len(self.number)} rounds)"
+
+    @classmethod
+    def together(cls, each: Sequence[Places]) -> Places:
+        """Those of several notes."""
+        return each[0] if len(each) == 1 else cls(*[[*chain(*columns)] for columns in zip(*each, strict=True)])
+
+    def halves(self) -> list[tuple[int, int]]:
+        """Half of each name with its round, in their order: neighbours are on one page."""
+        return sorted(zip(self.half, self.number, strict=True))
 
 
 _ABOUT = Struct("<qq32sqiiiihhhq??")
 _TYPES = ("i8", "i8", "V32", "i8", "i4", "i4", "i4", "i4", "i2", "i2", "i2", "i8", "?", "?")
+
+
+def _shares(shares: tuple[float, ...] | None, most: int) -> bytes:
+    """So many probabilities; nan for each where none were told."""
+    return Struct(f"<{most}d").pack(*(shares or (np.nan,) * most))
 
 
 @cache
@@ -138,10 +174,14 @@ class Bunch:
     about: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, places: Sequence[Place]) -> Bunch:
+    def of(cls, places: Places) -> Bunch:
         """These rounds."""
-        width = _ABOUT.size + 8 * max([len(one.shares or ()) for one in places])
-        return cls(places[0].number, width, b"".join([one.pack(width) for one in places]))
+        first, about = places.number[0], map(_ABOUT.pack, *places[:-1])
+        most = max([len(shares or ()) for shares in places.shares])
+        if not most:
+            return cls(first, _ABOUT.size, b"".join(about))
+        told = [_shares(shares, most) for shares in places.shares]
+        return cls(first, _ABOUT.size + 8 * most, b"".join(map(add, about, told)))
 
     @cached_property
     def columns(self) -> NDArray[Any]:
@@ -152,9 +192,16 @@ class Bunch:
         return len(self.about) // self.width
 
     @property
-    def places(self) -> list[Place]:
+    def every(self) -> list[Place]:
         """All places."""
         return [self.place(i) for i in range(len(self))]
+
+    @property
+    def places(self) -> Places:
+        """The same by columns, but for the shares."""
+        found: list[Any] = [self.columns[name].tolist() for name in Places._fields[:-1]]
+        found.append([None] * len(self))
+        return Places(*found)
 
     def place(self, i: int) -> Place:
         """One of them."""
@@ -212,10 +259,10 @@ class Older:
     """The index of what left the memory.
 
     Its owner holds the desk's lock, but for `find`. In a public call an error of the disk ends the book: the desk is
-    opened again then, with another index. Whatever is new is on the disk when a note of questions is (`note`), or an
-    import's (`lessons`): what labels change, and forgetting, takes no new place, and is committed with the next
-    question alone. Should one of these fail all the same, its caller alone is told (`Later`), and the next public call
-    does what was left to be done, or ends the book: it must, where the transaction is lost with what labels changed.
+    opened again then, with another index. Whatever is new goes to the disk in public calls alone, at public times
+    (`note`, `add`), or in an import's (`lessons`): what labels change, and forgetting, takes no new place. Should one
+    of these fail all the same, its caller alone is told (`Later`), and the next public call does what was left to be
+    done, or ends the book: it must, where the transaction is lost with what labels changed.
 
     Parameters
     ----------
@@ -227,9 +274,9 @@ class Older:
 
     def __init__(self, folder: Path, book: Book) -> None:
         self._book, self._lock, path = book, threading.Lock(), folder / _NAME
-        self._last = -1
-        self.undone: list[tuple[int, Callable[[], object]]] = []
-        """What private calls could not write, with the round that it is about."""
+        self._last = self._kept = -1
+        self.undone: list[tuple[int | bytes, Callable[[], object]]] = []
+        """What private calls could not write, with the round or the person that it is about."""
         self.size = 0
         """How many questions it has."""
         with self._guarded():
@@ -264,13 +311,13 @@ class Older:
         except (sqlite3.Error, OSError):
             raise Later(AGAIN) from None
 
-    def _do(self, write: Callable[[], object], number: int = -1) -> None:
+    def _do(self, write: Callable[[], object], about: int | bytes) -> None:
         """A write of a private call, or the next public one's."""
         if not self.undone:
             with suppress(sqlite3.Error, OSError), self._lock:
                 write()
                 return
-        self.undone.append((number, write))
+        self.undone.append((about, write))
 
     def redo(self) -> None:
         """A public call begins: what private ones could not write is written, or the book ends."""
@@ -293,21 +340,22 @@ class Older:
 
     # ------------------------------------------------------------------ questions
 
-    def add(self, places: Sequence[Place]) -> None:
-        """Questions leave the memory, in the order of their rounds."""
-        if places[0].number <= self._last:
+    def add(self, each: Sequence[Places], counted: Iterable[bytes]) -> None:
+        """Questions leave the memory, in the order of their rounds: those of these people (`Asking.counted`)."""
+        places = Places.together(each)
+        if places.number[0] <= self._last:
             raise RuntimeError("rounds leave the memory in their order")
-        self._last, bunch = places[-1].number, Bunch.of(places)
-        halves = sorted((one.half, one.number) for one in places)  # neighbours are on one page
+        self._last, bunch, halves = places.number[-1], Bunch.of(places), places.halves()
         with self._guarded():
-            for at in range(0, len(places), _MANY):
+            for at in range(0, len(halves), _MANY):
                 with self._lock:
                     self._db.executemany("INSERT INTO asked VALUES (?, ?)", halves[at : at + _MANY])
             with self._lock:
                 self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", (bunch.first, bunch.width, bunch.about))
-                self._db.executemany("INSERT INTO asker VALUES (?, ?)", _askers(bunch.first, places))
+                askers = sorted((one, bunch.first) for one in {*counted})
+                self._db.executemany("INSERT INTO asker VALUES (?, ?)", askers)
                 self._keep()
-        self.size += len(places)
+        self.size += len(halves)
 
     def find(self, names: Sequence[bytes]) -> dict[bytes, int]:
         """The last rounds of those names that may be known. It may be called without the desk's lock."""
@@ -337,8 +385,8 @@ class Older:
 
     def at(self, number: int, *, private: bool = False) -> Place | None:
         """The question of a round."""
-        if private and any(undone == number for undone, _ in self.undone):
-            raise Later(AGAIN)
+        if private:
+            self._check_done((number,))
         with self._privately() if private else self._guarded(), self._lock:
             found = self._with(number)
         return None if found is None else found[0].place(found[1])
@@ -360,21 +408,24 @@ class Older:
         places = bunch.places
         with self._guarded(), self._lock:
             self._db.execute("DELETE FROM bunch WHERE first = ?", (bunch.first,))
-            halves = sorted((one.half, one.number) for one in places)
-            self._db.executemany("DELETE FROM asked WHERE half = ? AND number = ?", halves)
-            self._db.executemany("DELETE FROM asker WHERE whose = ? AND first = ?", _askers(bunch.first, places))
-        self.size -= len(places)
+            self._db.executemany("DELETE FROM asked WHERE half = ? AND number = ?", places.halves())
+            self._db.execute("DELETE FROM asker WHERE first = ?", (bunch.first,))
+        self.size -= len(bunch)
 
-    def of(self, whose: bytes) -> list[Place]:
-        """Somebody's questions, in order."""
-        if self.undone:
-            raise Later(AGAIN)
+    def of(self, whose: bytes, counted: bytes) -> list[Place]:
+        """Somebody's questions, in order; `counted` stands for them in a day's rounds, forgotten or not."""
+        select = "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE counted = ? ORDER BY first"
         with self._privately(), self._lock:
-            rows = self._db.execute(
-                "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
-            ).fetchall()
-        every = (one for row in rows for one in Bunch(*row).places)
-        return [one for one in every if one.key[:16] == whose and not one.forgotten]
+            rows = self._db.execute(select, (counted,)).fetchall()
+        every = (one for row in rows for one in Bunch(*row).every)
+        theirs = [one for one in every if one.key[:16] == whose and not one.forgotten]
+        self._check_done({one.number for one in theirs})
+        return theirs
+
+    def _check_done(self, about: Collection[int | bytes]) -> None:
+        """`Later` where a write about one of these could not be made yet."""
+        if any(undone in about for undone, _ in self.undone):
+            raise Later(AGAIN)
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
         """What the journal has of these questions, by their rounds, but for those that cannot be read now."""
@@ -397,12 +448,16 @@ class Older:
     # ------------------------------------------------------------------ notes
 
     def note(self, about: Noted, others: set[bytes], loading: bool) -> None:
-        """A note of questions was written, or is read; `others` have rows in it that took no round."""
+        """A note of questions was written, or is read; `others` have rows in it that took no round.
+
+        What changed since goes to the disk once a minute of the public clock, and whenever questions leave the memory.
+        """
         with self._guarded(), self._lock:
             self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", about)
             if others:
                 self._others(ASKED, about.sequence, others)
-            if not loading:
+            if not loading and about.minute != self._kept:
+                self._kept = about.minute
                 self._keep()
 
     def lessons(self, sequence: int, others: Iterable[bytes]) -> None:
@@ -445,23 +500,16 @@ class Older:
 
     def others(self, whose: bytes) -> list[tuple[str, int]]:
         """Notes (kind, sequence) that have other rows of somebody than questions with rounds."""
+        self._check_done((whose,))
         with self._privately(), self._lock:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 
     def forget(self, whose: bytes) -> None:
-        """Nothing is known of theirs any more, after `change` of each; the next question's commit writes it over."""
-        self._do(lambda: self._wipe(whose))
-
-    def _wipe(self, whose: bytes) -> None:
-        self._db.execute("DELETE FROM asker WHERE whose = ?", (whose,))
-        self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
+        """Nothing is known of theirs any more, after `change` of each; the next commit writes it over."""
+        self._do(lambda: self._db.execute("DELETE FROM other WHERE whose = ?", (whose,)), whose)
 
 
 def halves_of(names: Sequence[bytes]) -> list[int]:
     """Half of each name, as a number."""
     return cast(list[int], np.frombuffer(b"".join(names), "<i8")[::2].tolist())
 
-
-def _askers(first: int, places: Iterable[Place]) -> list[tuple[bytes, int]]:
-    """Who is in a bunch; somebody who was forgotten counts as well, under what stands for them in a day's rounds."""
-    return sorted({(one.key[16:] if one.forgotten else one.key[:16], first) for one in places})

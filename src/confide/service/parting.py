@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from confide.pop.account import Mark
-from confide.pop.base import Answer
 from confide.pop.pop import POP
 from confide.pop.sharing import share
 from confide.pop.tickets import Key
-from confide.service.base import NotYet, Question, Records, Refusal, Reply, Slices, Taught
+from confide.service.asked import Asking
+from confide.service.base import NotYet, Question, Records, Refusal, Reply, Said, Slices, Taught
 from confide.service.counts import Counts
 from confide.service.desk import PopDesk
 from confide.service.following import Follower, Seat
-from confide.service.requests import Request
 
 __all__ = ["PartitionDesk"]
 
@@ -118,16 +117,19 @@ class PartitionDesk(PopDesk):
         with self._lock:
             asked = requests.read(questions, minute)
             requests.fresh(asked, minute)
-            found = [requests.request(one.name) for one in asked]
-        known = [one.wait > 0 or one.unread or stored is not None for one, stored in zip(asked, found, strict=True)]
+            found = requests.found(asked)
+            known = {
+                i: requests.reply(asked, i, one)
+                for i, one in enumerate(found)
+                if one is not None or i in asked.wait or i in asked.unread
+            }
         released = self.pop.guide is not None and self.pop.guide.released > 0
-        if not (released or any(known)):
+        if not (released or known):
             raise NotYet(NUMBERS)
         self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         later = Reply(None, refusal=Refusal("later", NUMBERS))
         return [
-            requests.reply(one, stored) if is_known else self._told(one.question) if released else later
-            for one, stored, is_known in zip(asked, found, known, strict=True)
+            known[i] if i in known else self._told(one) if released else later for i, one in enumerate(questions)
         ]
 
     def _told(self, question: Question) -> Reply:
@@ -135,9 +137,9 @@ class PartitionDesk(PopDesk):
             return Reply(None, refusal=Refusal("malformed", wrong[0]))
         shares = self.pop.probabilities(question.x)
         label = max(shares, key=lambda one: shares[one])
-        return Reply(Answer(label, False, "", None, "guide", label))
+        return Reply(Said(label, False, "", "guide", label))
 
-    def _take(self, fresh: Sequence[Request]) -> Mark:
+    def _take(self, asked: Asking, fresh: Sequence[int]) -> Mark:
         """Take the rounds in pieces that each have numbers in a row, all of one leaf."""
         until, account, done = self._until(), self.pop.operator.loop.account, 0
         entered: Mark | None = None
@@ -147,7 +149,7 @@ class PartitionDesk(PopDesk):
                 if taken:
                     account.taken, self._follower.vain = first - 1, False
                     self._keeper.begin()
-                    entered = super()._take(fresh[done : done + taken])
+                    entered = super()._take(asked, fresh[done : done + taken])
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):
                 raise NotYet(NUMBERS)

@@ -10,7 +10,7 @@ from typing import Any
 from confide.pop.keeping import Keeper, Past
 from confide.pop.state import Saved
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, NUMBERED, TAUGHT, Row, Rows, unpack
+from confide.service.journal import ASKED, COUNTED, NUMBERED, TAUGHT, Columns, Row, Rows, unpack
 from confide.service.requests import Requests
 
 __all__ = ["recover"]
@@ -48,14 +48,13 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             continue
         if kind not in (ASKED, TAUGHT):  # a part's own, from before there was a desk
             continue
-        placed = list(Rows.of(width).placed(body))
-        rows = [row for _, row in placed]
+        rows = list(Rows.of(width).read(body))
         if kind == ASKED:
-            requests.again(placed, sequence, keeper.stamp)
+            requests.again(body, width, sequence, keeper.stamp)
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
-                counts.awaited(stored)
+                counts.awaited(Columns.of(stored))
             lessons += [
                 Past(sequence, row.copy, unpack(row.x), row.stands, row.number, row.number)
                 for row in rows
@@ -66,7 +65,7 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             continue
         if sequence > counts.sequence:
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
-            counts.labelled(came, [_answered(row, requests) for row in came])
+            counts.labelled(Columns.of(came), [_answered(row, requests) for row in came])
         requests.taught(rows, sequence)
         if keeper.counting:
             history = [row for row in rows if (row.number, row.epoch, row.source) == (0, 0, NUMBERED)]

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import hmac
 import sys
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import chain, groupby, repeat
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
 
 from confide.banks.base import FORM
-from confide.pop.base import COPIES, SOURCES, Answer, Told
+from confide.pop.base import COPIES, SOURCES
 from confide.pop.keeping import Keeper
-from confide.pop.loop import Outcome
+from confide.pop.lessons import Lesson
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
-from confide.service.base import Later, Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack, unpack
-from confide.service.older import Bunch, Noted, Older, Place, halves_of
+from confide.service.asked import Asked, Asking, Hashes, Stored
+from confide.service.base import Later, Question, Refusal, Reply, Said
+from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, TAUGHT, Columns, Row, Rows, unpack
+from confide.service.older import Bunch, Noted, Older, Place
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER, UNREAD
 
-__all__ = ["MOST", "RECENT", "Imported", "Request", "Requests", "Stored", "refused_for_today"]
+__all__ = ["MOST", "RECENT", "Forgotten", "Imported", "Requests", "refused_for_today"]
 
 RECENT = 4096
 """Rounds whose questions are in memory, as they were read, for a label or a retry that comes soon. Public."""
@@ -35,87 +40,6 @@ _BUNCHES = 16
 
 MOST = 64
 """Questions that are over and leave with one call, beside twice as many as it asks. Public."""
-
-
-@dataclass(slots=True, repr=False)
-class Request:
-    """A question as a desk takes it, with the keyed hashes that stand for it: each is computed once."""
-
-    question: Question
-    minute: int
-    """When it came, by the machine's clock."""
-    x: bytes | None
-    """Packed; None where it cannot be stored."""
-    whose: bytes
-    id: bytes
-    digest: bytes
-    """As in `Row`."""
-    name: bytes
-    """Stands for whose it is and its id together: by it a request is known once its person was forgotten."""
-    counted: bytes
-    """Stands for whose it is where the rounds of a day are counted."""
-    again: bool = False
-    """Whether it was asked before."""
-    wait: int = 0
-    """Minutes until its sender may take a round; 0 if they may now."""
-    unread: bool = False
-    """Whether it was asked before, and the journal cannot give it now."""
-    wrong: str = ""
-    """What is wrong with it, where that was found when it was asked."""
-
-    def is_at(self, place: Place) -> bool:
-        """Whether this place is its own, or what it left there when its person was forgotten."""
-        return place.key == (self.name + self.counted if place.forgotten else self.whose + self.id)
-
-    def row(self, outcome: Outcome, epoch: int, copy: int | None = None) -> Row:
-        """What the journal has of it, once it was asked, with its copy or what else `Row.copy` says."""
-        waiting, label, guided, source, x = outcome.waiting, outcome.label, outcome.guided, outcome.source, self.x
-        if waiting is None or x is None:
-            copy = label = guided = source = -1
-        elif copy is None:
-            copy = waiting.copy
-        whose = self.whose
-        return Row(whose, self.id, self.digest, outcome.number, epoch, copy, self.minute, label, guided, source, x)
-
-
-@dataclass(slots=True, repr=False)
-class Stored:
-    """A request that took a round, with what came of it."""
-
-    name: bytes
-    """As in `Request`."""
-    row: Row
-    """As the journal has it."""
-    key: Key
-    """Epoch and round."""
-    minute: int
-    """When it was, by the public clock."""
-    sequence: int
-    """The entry that made it durable."""
-    at: int
-    """Its place in the note."""
-    waiting: Waiting | None = None
-    """What its label will teach; None once that was brought, or where it is to be read again."""
-    taught: int = -1
-    """The label that was brought; what came out for it, where labels alone are protected."""
-    lesson: int = 0
-    """The entry that made that durable."""
-    shares: tuple[float, ...] | None = None
-    """The probability of every label, where it was told: public. After a restart nobody knows it any more."""
-    counted: bool = False
-    """Whether the monitor counts the round, where `waiting` does not say it."""
-
-    def place(self, half: int) -> Place:
-        """Where the journal has it, and what came of it: all that is kept of it outside of the memory."""
-        row, waiting = self.row, self.waiting
-        counted = self.counted if waiting is None else waiting.counted
-        about = row.leaf, self.minute, row.label, row.source, self.taught, self.lesson, counted, row.forgotten
-        return Place(row.number, half, row.whose + row.id, self.sequence, self.at, row.epoch, *about, self.shares)
-
-    @property
-    def open(self) -> bool:
-        """Whether it was answered and waits for a label."""
-        return self.row.label >= 0 and self.taught < 0
 
 
 Piece = tuple[int, int, bytes | None]
@@ -143,13 +67,15 @@ class Imported:
         """The one digest of an older import, which is of all its records."""
         return [piece for piece in self.pieces.values() if piece[1] < 0]
 
-    def erase(self, sequence: int) -> list[int]:
-        """Somebody in this entry is forgotten: drop the digests that they are in; the entries that have these."""
-        theirs = [at for at, (_, end, digest) in self.pieces.items() if digest and (at == sequence or end < 0)]
-        for at in theirs:
+    def of(self, sequence: int) -> list[int]:
+        """The entries that have digests of the records of this one."""
+        return [at for at, (_, end, digest) in self.pieces.items() if digest and (at == sequence or end < 0)]
+
+    def erase(self, sequence: int) -> None:
+        """Somebody in this entry is forgotten: drop the digests that they are in."""
+        for at in self.of(sequence):
             begin, end, _ = self.pieces[at]
             self.pieces[at] = begin, end, None
-        return theirs
 
 
 class Requests:
@@ -174,15 +100,17 @@ class Requests:
         self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
         alone = pop.operator.randomizing
         self._deadline = alone is not None and alone.part.deadline is not None
-        self._life, self._minutes = keeper.tickets.life, minutes
+        self._tickets, self._life, self._minutes = keeper.tickets, keeper.tickets.life, minutes
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
         """What is said of an x that cannot be stored."""
         self.quota, self.clock = Quota(), Clock()
-        self._keyed: tuple[Any, Any, Any] | None = None  # what the hashes of ids, questions and names begin with
+        self._hashes = Hashes(keeper, room)
+        self.read = self._hashes.read
         self.older = older
         """Where those are that are not in memory."""
         self._by_name: dict[bytes, Stored] = {}
-        self._rounds: OrderedDict[Key, Stored] = OrderedDict()  # in their order
+        self._notes = deque[Asked]()  # those of which some are in memory, in their order
+        self._rounds: dict[Key, Stored] = {}
         self._recalled: dict[Key, Stored] = {}  # older ones, while a call looks at them
         self._found: dict[bytes, Stored] = {}  # the same by their names
         self._unread = set[bytes]()  # names of those that the journal cannot give now
@@ -205,75 +133,51 @@ class Requests:
 
     # ------------------------------------------------------------------ in and out
 
-    def read(self, questions: Iterable[Question], minute: int) -> list[Request]:
-        """Questions that came in this minute, of which nothing is known but what was asked, and by whom."""
-        keeper, people, made, room = self._keeper, dict[str, tuple[bytes, bytes]](), list[Request](), self._room
-        if self._keyed is None:
-            self._keyed = keeper.keyed(b"request"), keeper.keyed(b"x"), keeper.keyed(b"asked")
-        ids, xs, names = self._keyed
-        ids, xs, names = ids.copy, xs.copy, names.copy
-        for one in questions:
-            subject, asked, x = one
-            known = people.get(subject)
-            if known is None:
-                whose = keeper.who(subject)
-                known = people[subject] = whose, keeper.hash(b"quota", whose)
-            (whose, counted), packed = known, pack(x)
-            named, digest, name = ids(), xs(), names()  # as `Keeper.hash` does
-            named.update(asked.encode("utf-8", "surrogatepass"))
-            digest.update(canonical(x, packed))
-            id = named.digest()
-            name.update(whose + id)
-            if packed is not None and len(packed) > room:
-                packed = None
-            made.append(Request(one, minute, packed, whose, id, digest.digest(), name.digest(), counted))
-        return made
-
-    def hashes(self, whose: bytes, id: bytes) -> tuple[bytes, bytes]:
-        """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
-        return self._keeper.hash(b"asked", whose, id), self._keeper.hash(b"quota", whose)
-
-    def fresh(self, requests: Sequence[Request], minute: int) -> list[Request]:
+    def fresh(self, asked: Asking, minute: int) -> Sequence[int]:
         """Those that take a round: the others were asked before, or their sender must wait, and each says so then.
 
         Or the journal cannot be read where it has what was asked before: that sender is to come again, and nobody else.
         """
-        now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
-        fresh: dict[bytes, Request] = {}
+        now, known, left, names = self.clock.at(minute), self._by_name, dict[bytes, int](), set[bytes]()
         self.dismiss()
         if self.older.undone:
             self.older.redo()
         if self.older.size:
-            self._find(requests)
-        for one in requests:
-            name, counted = one.name, one.counted
-            if name in fresh or name in known or name in self._found:
-                one.again = True
+            self._find(asked)
+        found, unread, fresh = self._found, self._unread, asked.fresh
+        for i, (name, counted) in enumerate(zip(asked.names, asked.counted, strict=True)):
+            if name in known or name in names or name in found:
+                asked.again.add(i)
                 continue
-            if name in self._unread:
-                one.unread = True
+            if name in unread:
+                asked.unread.add(i)
                 continue
-            if counted not in left:
-                left[counted] = self.quota.left(counted, now)
-            if left[counted] > 0:
-                left[counted] -= 1
-                fresh[name] = one
+            rest = left.get(counted)
+            if rest is None:
+                rest = self.quota.left(counted, now)
+            left[counted] = rest - (rest > 0)
+            if rest > 0:
+                names.add(name)
+                fresh.append(i)
             else:
-                one.wait = self.quota.refuse(counted, now)
-        return list(fresh.values())
+                asked.wait[i] = self.quota.refuse(counted, now)
+        return fresh
 
-    def _find(self, requests: Sequence[Request]) -> None:
-        """Those of these requests that were asked, and are not in memory any more."""
-        asked = {one.name: one for one in requests if one.name not in self._by_name}
-        places = [(name, self.older.at(number)) for name, number in self.older.find([*asked]).items()]
+    def _find(self, asked: Asking) -> None:
+        """Those of these questions that were asked, and are not in memory any more."""
+        by_name = {name: i for i, name in enumerate(asked.names) if name not in self._by_name}
+        places = [(name, self.older.at(number)) for name, number in self.older.find([*by_name]).items()]
         known = {
-            name: one for name, one in places if one is not None and asked[name].is_at(one) and not self._over(one)
+            name: one
+            for name, one in places
+            if one is not None and asked.is_at(by_name[name], one) and not self._over(one)
         }
         rows = self.older.rows(one for one in known.values() if not one.forgotten)
         self._unread = {name for name, one in known.items() if not one.forgotten and one.number not in rows}
         self._found = {
-            name: _of(one, name, rows.get(one.number)) for name, one in known.items() if name not in self._unread
-        }
+            name: Asked.at_place(one, name, rows.get(one.number))
+            for name, one in known.items() if name not in self._unread
+        }  # fmt: skip
 
     def refused(self, questions: Sequence[Question], minute: int) -> dict[int, Reply]:
         """Those of one sender, by their places, that `fresh` would find to wait as it did before; it takes no lock."""
@@ -285,33 +189,51 @@ class Requests:
         known = recent.union(self.older.find(names) if names and self.older.size else ())
         return {i: refused_for_today(wait) for i, name in enumerate(names) if name not in known}
 
-    def reply(self, one: Request, found: Stored | None) -> Reply:
-        """What the sender of a request is told, once it is durable."""
-        if one.wait:
-            return refused_for_today(one.wait)
-        if one.unread:
+    def replies(self, asked: Asking, found: Sequence[Stored | None]) -> list[Reply]:
+        """What the senders are told, once it is durable. Like all that changes something it is said under a lock."""
+        note = asked.note
+        if note is None or min(note.rows.label) < 0:
+            return [self.reply(asked, i, one) for i, one in enumerate(found)]
+        rows, labels = note.rows, self._labels
+        tickets = self._tickets.sign_many(rows.epoch[0], rows.number, rows.whose)
+        sure = map(COPIES.__eq__, rows.source)
+        guides = [None if one < 0 else labels[one] for one in rows.guided]
+        said, sources = map(labels.__getitem__, rows.label), map(SOURCES.__getitem__, rows.source)
+        told = map(self._told, note.shares) if note.shares else repeat(None)
+        answers = map(_SAID, zip(said, sure, tickets, sources, guides, told, strict=False))
+        return [*map(_REPLY, zip(answers, rows.number, repeat(None), repeat(False), strict=False))]
+
+    def reply(self, asked: Asking, i: int, found: Stored | None) -> Reply:
+        """What the sender of one of these is told."""
+        if i in asked.wait:
+            return refused_for_today(asked.wait[i])
+        if i in asked.unread:
             return Reply(None, refusal=Refusal("later", UNREAD))
         if found is None:
             return Reply(None, refusal=Refusal("halted", HALTED))
-        came = found.row  # read once: whoever is forgotten meanwhile has another one
-        if one.again and not hmac.compare_digest(came.digest, one.digest):
+        again, came = i in asked.again, found.row
+        if again and not hmac.compare_digest(came.digest, asked.digests[i]):
             return Reply(None, refusal=Refusal("conflict", FORGOTTEN if came.forgotten else OTHER_QUESTION))
         if came.label < 0:
-            wrong = self.long if one.x is None else one.wrong or self._pop.readable([one.question.x]).get(0, FORM)
-            return Reply(None, came.number, Refusal("malformed", wrong), one.again)
-        labels, ticket = self._labels, self._keeper.tickets.sign(found.key, came.whose)
+            wrong = asked.wrong.get(i, "") or self._pop.readable([asked.questions[i].x]).get(0, FORM)
+            wrong = self.long if asked.xs[i] is None else wrong
+            return Reply(None, came.number, Refusal("malformed", wrong), again)
+        labels, ticket = self._labels, self._tickets.sign((came.epoch, came.number), came.whose)
         guide, source = None if came.guided < 0 else labels[came.guided], SOURCES[came.source]
-        answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
-        if found.shares is not None:
-            told = dict(zip(labels, found.shares, strict=True))
-            answer = Told(answer.label, False, ticket, None, source, guide, told)
-        return Reply(answer, came.number, None, one.again)
+        said = Said(labels[came.label], came.source == COPIES, ticket, source, guide, self._told(found.shares))
+        return Reply(said, came.number, None, again)
+
+    def _told(self, shares: tuple[float, ...] | None) -> dict[Any, float] | None:
+        return None if shares is None else dict(zip(self._labels, shares, strict=True))
 
     # ------------------------------------------------------------------ what is remembered
 
-    def request(self, name: bytes) -> Stored | None:
-        """What is stored of a request that `fresh` looked at, also of one whose person was forgotten."""
-        return self._by_name.get(name) or self._found.get(name)
+    def found(self, asked: Asking) -> list[Stored | None]:
+        """What is stored of questions that `fresh` looked at, also of those whose person was forgotten."""
+        found = [*map(self._by_name.get, asked.names)]
+        if asked.note is None:
+            return [self._found.get(name) if one is None else one for one, name in zip(found, asked.names, strict=True)]
+        return found
 
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to; None for one whose person was forgotten.
@@ -319,7 +241,7 @@ class Requests:
         Of an older round only after `recall`.
         """
         stored = self._stored(key)
-        return None if stored is None or stored.row.digest == NOBODY or key in self._late else stored
+        return None if stored is None or stored.forgotten or key in self._late else stored
 
     def _stored(self, key: Key) -> Stored | None:
         return self._rounds.get(key) or self._recalled.get(key)
@@ -331,11 +253,11 @@ class Requests:
         it end anything that labels come.
         """
         self.dismiss()
-        over = rounds - self._life, self.clock.now - self._minutes
+        over, known = (rounds - self._life, self.clock.now - self._minutes), self._rounds
         wanted, unread = dict.fromkeys(key for key in keys if key is not None), set[Key]()
-        for key in wanted:
+        for key in [key for key in wanted if key not in known]:
             try:
-                place = None if key in self._rounds else self._place(key, private=True)
+                place = self._place(key, private=True)
             except Later:
                 unread.add(key)
                 continue
@@ -344,97 +266,136 @@ class Requests:
         if self._places:
             rows = self.older.rows(one for one in self._places.values() if one.open)
             unread |= {key for key, one in self._places.items() if one.open and one.number not in rows}
-            known = [(key, one) for key, one in self._places.items() if key not in unread]
-            self._recalled = {key: _of(one, b"", rows.get(key[1])) for key, one in known}
-        self._late = {
-            key for key in wanted
-            if (one := self._rounds.get(key)) is not None and _is_over(one.key[1], one.minute, over)
-        }  # fmt: skip
-        self._reopen([one for key in wanted if (one := self.ticket(key)) is not None])
+            read = [(key, one) for key, one in self._places.items() if key not in unread]
+            self._recalled = {key: Asked.at_place(one, b"", rows.get(key[1])) for key, one in read}
+        some = [(key, one) for key in wanted if (one := self._stored(key)) is not None]
+        self._late = {key for key, (note, _) in some if key[1] <= over[0] and _is_over(key[1], note.minute, over)}
+        lost = [one for key, one in some if one.note.waiting[one.i] is None and one.open and not one.forgotten]
+        self._reopen([one for one in lost if one.key not in self._late and one.key not in self._ended])
         return unread
 
     def dismiss(self) -> None:
         """Older questions are not looked at any more."""
         self._recalled, self._places, self._found, self._unread, self._late = {}, {}, {}, set(), set()
 
-    def _reopen(self, stored: Iterable[Stored]) -> None:
-        """Of these, what waits for a label and is not in memory."""
-        closed = [one for one in stored if one.open and one.waiting is None and one.key not in self._ended]
+    def _reopen(self, stored: Sequence[Stored]) -> None:
+        """What waits for the labels of these, which was not in memory."""
         asked = [
-            (one.key, one.row.whose, one.row.copy, one.row.label, unpack(one.row.x))
-            for one in closed if one.row.x is not None
+            (one.key, row.whose, row.copy, row.label, unpack(row.x))
+            for one in stored if (row := one.row).x is not None
         ]  # fmt: skip
         if asked:
             again = self._keeper.reopen(asked)
-            for one in closed:
-                one.waiting = again.get(one.key)
-                if one.waiting is not None:
-                    one.waiting.counted = one.counted
+            for note, i in stored:
+                waiting = again.get((note.rows.epoch[i], note.rows.number[i]))
+                note.waiting[i] = waiting
+                if waiting is not None:
+                    waiting.counted = note.watched
 
-    def questions(self, keys: Iterable[Key]) -> list[Row]:
-        """The rows of questions that are known."""
-        return [stored.row for key in keys if (stored := self._stored(key)) is not None]
+    def lessons(self, taken: Sequence[Lesson]) -> Columns:
+        """What the journal has of labels that were taken."""
+        known = [one for lesson in taken if (one := self._stored(lesson.key)) is not None]
+        whose = [note.rows.whose[i] for note, i in known]
+        copies, xs = [note.rows.copy[i] for note, i in known], [note.rows.x[i] for note, i in known]
+        numbers, epochs = [one.key[1] for one in taken], [one.key[0] for one in taken]
+        labels, leaves = [one.label for one in taken], [one.leaf for one in taken]
+        nobody, answered = [NOBODY] * len(taken), [one.waiting.answered for one in taken]
+        none = [-1] * len(taken)
+        return Columns(whose, nobody, nobody, numbers, epochs, copies, leaves, labels, answered, none, xs)
 
     def imported(self, name: bytes) -> Imported | None:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def again(self, placed: list[tuple[int, Row]], sequence: int, stamp: int) -> None:
-        """A note of questions was found in the journal, each row with its place."""
-        rows = [row for _, row in placed]
-        known = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
-        about = [(row, name, counted, None) for row, (name, counted) in zip(rows, known, strict=True)]
-        places = [at for at, _ in placed]
-        self.asked(about, sequence, max((row.number for row in rows), default=0), stamp, places)
+    def again(self, body: bytes, width: int, sequence: int, stamp: int) -> None:
+        """A note of questions was found in the journal."""
+        placed = [*Rows.of(width).placed(body)]
+        rows, known = [row for _, row in placed], [self._hashes.named(row) for _, row in placed]
+        names, counted, places = [name for name, _ in known], [one for _, one in known], [at for at, _ in placed]
+        self._took(Columns.of(rows), names, counted, places, None, sequence)
+        self._noted(Columns.of(rows), sequence, stamp, loading=True)
         self.age(sys.maxsize)
         self._loaded = sequence
 
     def asked(
-        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int, stamp: int | None,
-        places: Sequence[int] | None = None,
+        self, asked: Asking, rows: Columns, waiting: list[Waiting | None], sequence: int, stamp: int | None,
+        shares: Sequence[tuple[float, ...] | None] = (),
     ) -> None:  # fmt: skip
-        """A note of questions was written, with what stands for them (see `Request`), and what waits for a label.
+        """A note of these questions was written, with what waits for their labels, and the probabilities they are told.
 
-        `stamp` is the last that a lesson before it can have, or None; `places` are those of the rows, where some are
-        missing.
+        `stamp` is the last that a lesson before it can have, or None.
         """
-        rows, taken = [one[0] for one in about], [one for one in about if one[0].number > 0]
-        if taken:
-            self.clock.tick(max([one[0].leaf for one in taken]))
-        now, names, numbers = self.clock.now, self._by_name, self._rounds
-        for at, (row, name, _, waiting) in zip(range(len(about)) if places is None else places, about, strict=True):
-            if row.number > 0:
-                key = row.epoch, row.number
-                names[name] = numbers[key] = Stored(name, row, key, now, sequence, at, waiting)
-                self.open += row.label >= 0
-        for counted, rows_taken in Counter([one[2] for one in taken]).items():
-            self.quota.took(counted, now, rows_taken)
-        # Of somebody forgotten it is not known any more whether something stood for the label.
-        due = self._deadline
-        awaited = max([row.number for row in rows if row.copy <= STANDS or (due and row.forgotten)], default=-1)
-        others = {row.whose for row in rows if row.number <= 0}
-        self.older.note(Noted(sequence, rounds, now, awaited, stamp, len(rows)), others, places is not None)
+        note = self._took(rows, asked.names, asked.counted, range(len(waiting)), waiting, sequence)
+        if note is not None and shares:
+            note.shares = [told for told, number in zip(shares, rows.number, strict=True) if number > 0]
+        if note is not None and len(note.names) == len(waiting):
+            asked.note = note
+        self._noted(rows, sequence, stamp)
+
+    def _took(
+        self, rows: Columns, names: list[bytes], counted: list[bytes], places: Sequence[int],
+        waiting: list[Waiting | None] | None, sequence: int,
+    ) -> Asked | None:  # fmt: skip
+        """These questions took rounds, but for those that have no number."""
+        if not rows.number or min(rows.number) <= 0:
+            took = [i for i, number in enumerate(rows.number) if number > 0]
+            if not took:
+                return None
+            rows, names, counted = rows.some(took), [names[i] for i in took], [counted[i] for i in took]
+            places = [places[i] for i in took]
+            waiting = None if waiting is None else [waiting[i] for i in took]
+        self.clock.tick(max(rows.leaf))
+        now = self.clock.now
+        n = len(names)
+        note = Asked(sequence, now, rows, names, counted, places, waiting or [None] * n, [-1] * n, [0] * n)
+        stored = note.stored()
+        self._notes.append(note)
+        self._by_name.update(zip(names, stored, strict=True))
+        self._rounds.update(zip(zip(rows.epoch, rows.number, strict=True), stored, strict=True))
+        self.open += n - rows.label.count(-1)
+        for one, rounds in Counter(counted).items():
+            self.quota.took(one, now, rounds)
+        return note
+
+    def _noted(self, rows: Columns, sequence: int, stamp: int | None, *, loading: bool = False) -> None:
+        """A note of these rows was written, or is read."""
+        # Of somebody forgotten it is not known any more whether something stood for the label: so all count.
+        rounds = max(rows.number, default=0)
+        awaited = rounds if self._deadline else -1
+        others = {whose for whose, number in zip(rows.whose, rows.number, strict=True) if number <= 0}
+        noted = Noted(sequence, rounds, self.clock.now, awaited, stamp, len(rows.number))
+        self.older.note(noted, others, loading)
 
     def age(self, durable: int) -> None:
         """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
-        left = list[Stored]()
-        if len(self._rounds) < RECENT + RECENT // _BUNCHES:
+        most, left = len(self._rounds) - RECENT, list[tuple[Asked, int]]()
+        if most < RECENT // _BUNCHES:
             return
-        while len(self._rounds) > RECENT and next(iter(self._rounds.values())).sequence <= durable:
-            left.append(self._rounds.popitem(last=False)[1])
+        for note in self._notes:
+            if most <= 0 or note.sequence > durable:
+                break
+            left.append((note, min(len(note.names), note.first + most)))
+            most -= left[-1][1] - note.first
         if left:
             self._leave(left)
 
-    def _leave(self, stored: Sequence[Stored]) -> None:
-        """These are in the index from now on, and in memory no more."""
-        halves = halves_of([one.name for one in stored])
-        self.older.add([one.place(half) for one, half in zip(stored, halves, strict=True)])
-        for one in stored:
-            if self._by_name.get(one.name) is one:
-                del self._by_name[one.name]
+    def _leave(self, notes: Sequence[tuple[Asked, int]]) -> None:
+        """Questions of the first notes, up to these, are in the index from now on, and in memory no more."""
+        gone = [(note, slice(note.first, end)) for note, end in notes]
+        counted = chain.from_iterable([note.counted[cut] for note, cut in gone])
+        self.older.add([note.leave(end) for note, end in notes], counted)
+        names, rounds = self._by_name, self._rounds
+        for note, cut in gone:
+            both = zip(note.names[cut], note.rows.epoch[cut], note.rows.number[cut], strict=True)
+            for name, epoch, number in both:
+                del rounds[epoch, number]
+                if (stored := names.get(name)) is not None and stored.note is note:
+                    del names[name]
+        while self._notes and self._notes[0].first == len(self._notes[0].names):
+            self._notes.popleft()
 
     def taught(self, rows: Iterable[Row], sequence: int) -> None:
-        """A note of lessons was written."""
+        """A note of lessons was written: an import's, or one that is read."""
         note, others = _Note(sequence, self.clock.now), set[bytes]()
         for row in rows:
             if row.epoch == IMPORT:
@@ -445,14 +406,22 @@ class Requests:
         if others:
             self.older.lessons(sequence, others)
 
+    def learned_now(self, rows: Columns, sequence: int) -> None:
+        """A note of labels was written, of questions that are known."""
+        known = zip(rows.epoch, rows.number, rows.label, rows.whose, strict=True)
+        others = {whose for epoch, number, label, whose in known if not self._brought((epoch, number), label, sequence)}
+        if others:
+            self.older.lessons(sequence, others)
+
     def _brought(self, key: Key, label: int, sequence: int) -> bool:
         """The label of a round was noted; whether that round is known."""
         if (stored := self._rounds.get(key)) is not None:
-            if stored.taught < 0 and not stored.row.forgotten:
-                self.open -= stored.open
-                stored.taught, stored.lesson = label, sequence
+            (note, i), forgotten = stored, stored.forgotten
+            if note.taught[i] < 0 and not forgotten:
+                self.open -= note.rows.label[i] >= 0
+                note.taught[i], note.lesson[i] = label, sequence
                 self._ended.discard(key)
-            return not stored.row.forgotten
+            return not forgotten
         place = self._places.get(key) or self._place(key)
         if place is None or place.forgotten:
             return False
@@ -470,7 +439,7 @@ class Requests:
     def answered(self, key: Key) -> int | None:
         """What was answered in a round; None where that is not known."""
         if (stored := self._rounds.get(key)) is not None:
-            return stored.row.label
+            return stored.note.rows.label[stored.i]
         place = self._place(key)
         return None if place is None else place.label
 
@@ -498,7 +467,8 @@ class Requests:
         stored = self._stored(key)
         if stored is None:
             return None
-        waiting, stored.waiting = stored.waiting, None
+        note, i = stored
+        waiting, note.waiting[i] = note.waiting[i], None
         self._ended.add(key)  # whatever cuts the call off, it is never read again
         return waiting
 
@@ -519,9 +489,11 @@ class Requests:
             self.older.redo()
         last, then = rounds - self._life, self.clock.now - self._minutes
         self._last, self._then = last, then
-        left = list[Stored]()
-        while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
-            left.append(self._rounds.pop(first.key))
+        left = list[tuple[Asked, int]]()
+        for note in self._notes:
+            if note.minute > then or note.rows.number[note.first] > last:
+                break
+            left.append((note, bisect_right(note.rows.number, last)))
         if left:
             self._leave(left)  # as forgetting must find them as long as a note has them, or their lessons
         counted = self._expire_older(most) if most and self.older.size else False
@@ -537,7 +509,7 @@ class Requests:
         while counted < most and (due := self._next_due()) is not None:
             self.open -= due.open
             if self._ended:
-                self._ended.difference_update((one.epoch, one.number) for one in due.places)
+                self._ended.difference_update(zip(due.places.epoch, due.places.number, strict=True))
             self._counted, counted = due.number, counted + len(due)
         while dropped < most and (gone := self._next_gone()) is not None:
             self.older.drop(gone)
@@ -615,45 +587,72 @@ class Requests:
 
     def of(self, whose: bytes) -> list[Stored]:
         """Somebody's requests whose tickets are good; of older ones what the index has, without x."""
-        older = [one for one in self.older.of(whose) if not self._over(one)]
-        found = [_of(one, self.hashes(whose, one.key[16:])[0]) for one in older]
-        return found + [stored for stored in self._rounds.values() if stored.row.whose == whose]
+        older = [one for one in self.older.of(whose, self._hashes.counted(whose)) if not self._over(one)]
+        return [self._at(one) for one in older] + self._recent(whose)
 
-    def forget(self, whose: bytes) -> list[tuple[str, int, bytes, list[Row]]]:
-        """Drop somebody's requests; (kind, sequence, whose, rows that take their place) of all notes that have theirs.
+    def _at(self, place: Place) -> Stored:
+        """A question of the index, without x."""
+        return Asked.at_place(place, self._hashes.of(place.key[:16], place.key[16:])[0], None)
+
+    def _recent(self, whose: bytes) -> list[Stored]:
+        """Somebody's requests that are in memory."""
+        return [one for note in self._notes for one in note.stored() if note.rows.whose[one.i] == whose]
+
+    def forget(self, whose: bytes) -> Forgotten:
+        """What is to be done when somebody is forgotten; nothing is, before that is called.
 
         That a request was made stays, by its name, for a ticket's life: one that is sent again takes no round, whether
         or not its person was forgotten, and it counts for their quota. Nothing stays of lessons. The digest of an
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
-        counted, asked, taught = self._keeper.hash(b"quota", whose), dict[int, dict[int, Row]](), set[int]()
-        older, others = self.older.of(whose), self.older.others(whose)  # `Later`, before anything was changed
-        self.open -= sum(one.open for one in older if one.number > self._counted)
-        names = [self.hashes(whose, one.key[16:])[0] for one in older]
-        for stored in [_of(one, name) for one, name in zip(older, names, strict=True)] + [
-            stored for stored in self._rounds.values() if stored.row.whose == whose
-        ]:
-            left = stored.row.left(stored.name, counted)
-            asked.setdefault(stored.sequence, {})[stored.at] = left
+        counted, asked, taught = self._hashes.counted(whose), dict[int, dict[int, Row]](), set[int]()
+        older, others = self.older.of(whose, counted), self.older.others(whose)
+        known, recent = [self._at(one) for one in older], self._recent(whose)
+        for stored in known + recent:
+            asked.setdefault(stored.sequence, {})[stored.at] = stored.row.left(stored.name, counted)
             if stored.lesson:
                 taught.add(stored.lesson)
-            if stored.key in self._rounds:
-                self.open, stored.waiting, stored.row = self.open - stored.open, None, left
-        for one, name in zip(older, names, strict=True):
-            self.older.change(one.left(name + counted))
-        self.dismiss()
         for kind, sequence in others:
             if kind == TAUGHT:
                 taught.add(sequence)
             else:
                 asked.setdefault(sequence, {})
-        self.older.forget(whose)
+        digests = [(one, at) for at in sorted(taught) for one in self._digests.values() if at in one.pieces]
         erased = [(ASKED, at, whose, [theirs[i] for i in sorted(theirs)]) for at, theirs in sorted(asked.items())]
-        for at in sorted(taught):
-            erased.append((TAUGHT, at, whose, []))
-            for imported in [one for one in self._digests.values() if at in one.pieces]:
-                erased += [(TAUGHT, one, imported.sums, []) for one in imported.erase(at)]
-        return [one for one in erased if one[1] > self._torn[one[0]]]
+        erased += [(TAUGHT, at, whose, list[Row]()) for at in sorted(taught)]
+        theirs = {(at, one.sums) for one, sequence in digests for at in one.of(sequence)}
+        erased += [(TAUGHT, at, sums, list[Row]()) for at, sums in sorted(theirs)]
+        erased = [one for one in erased if one[1] > self._torn[one[0]]]
+        return Forgotten(whose, erased, [*zip(older, known, strict=True)], recent, digests)
+
+    def forgotten(self, gone: Forgotten) -> None:
+        """The journal has it that somebody was forgotten: nothing of theirs is known here any more."""
+        for note, some in groupby(gone.recent, attrgetter("note")):
+            self.open -= note.leave_behind({one.i for one in some})
+        counted = self._hashes.counted(gone.whose)
+        for one, stored in gone.older:
+            self.open -= one.open and one.number > self._counted
+            self.older.change(one.left(stored.name + counted))
+        self.dismiss()
+        self.older.forget(gone.whose)
+        for imported, sequence in gone.digests:
+            imported.erase(sequence)
+
+
+class Forgotten(NamedTuple):
+    """Somebody who is to be forgotten, as a desk knows them."""
+
+    whose: bytes
+    erased: list[tuple[str, int, bytes, list[Row]]]
+    """(kind, sequence, whose, rows that take their place) of all notes that have theirs."""
+    older: list[tuple[Place, Stored]]
+    recent: list[Stored]
+    """Their questions, in the index and in memory."""
+    digests: list[tuple[Imported, int]]
+    """Imports with digests of records of theirs, and the entries of these."""
+
+    def __repr__(self) -> str:
+        return "Forgotten(…)"
 
 
 class _Mark(NamedTuple):
@@ -681,17 +680,9 @@ def _is_over(number: int, minute: int, ends: tuple[int, int]) -> bool:
     return number <= ends[0] and minute <= ends[1]
 
 
-def _of(one: Place, name: bytes, row: Row | None = None) -> Stored:
-    """A question that is not in memory, with its row or what the index has of it."""
-    if row is None:
-        source = one.key[:16], one.key[16:], NOBODY if one.forgotten else b"", one.number, one.epoch
-        row = Row(*source, -1, one.leaf, one.label, -1, one.source, None)
-    key = one.epoch, one.number
-    found = Stored(name, row, key, one.minute, one.sequence, one.at, None, one.taught, one.lesson, one.shares)
-    found.counted = one.counted
-    return found
-
-
 def refused_for_today(minutes: int) -> Reply:
     """What is told to somebody whose rounds of the day are used up, until so many minutes have passed."""
     return Reply(None, refusal=Refusal("quota", OVER, 60 * minutes))
+
+
+_SAID, _REPLY = (cast(Callable[[Any], Any], partial(tuple.__new__, kind)) for kind in (Said, Reply))

@@ -12,7 +12,7 @@ from confide.pop.keeping import Keeper, Note
 from confide.pop.pop import POP
 from confide.service.base import Records, Refusal, Slices
 from confide.service.history import Import
-from confide.service.journal import TAUGHT, Row, Rows
+from confide.service.journal import TAUGHT, Columns, Row, Rows
 from confide.service.requests import Requests
 from confide.service.words import ONE_IMPORT, OTHER_RECORDS
 
@@ -90,7 +90,7 @@ class Teacher:
 
         def note(taught: Taken) -> Note:
             noted.extend(given.rows(piece, taught, self._keeper.rounds))
-            return TAUGHT, self._rows.width, self._rows.body(noted)
+            return TAUGHT, self._rows.width, self._rows.body(Columns.of(noted))
 
         records, entered = self._keeper.teach(given.xs(piece), given.ys(piece), given.whos[piece], note)
         self._requests.taught(noted, entered.sequence)

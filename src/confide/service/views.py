@@ -10,8 +10,8 @@ from typing import Any
 from confide.pop.base import SOURCES
 from confide.pop.guiding import PublicGuide
 from confide.pop.pop import POP
+from confide.service.asked import Stored
 from confide.service.counts import Counts
-from confide.service.requests import Stored
 
 __all__ = ["person", "private", "public"]
 
