@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from confide.errors import StateError
+from confide.service import names as of_names
 from confide.service import requests
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
@@ -81,7 +82,11 @@ def many(desk: PopDesk, subject: str, names: Iterator[str] | list[str], x: Any =
 
 
 @pytest.mark.parametrize("size", [1, 7])
-def test_what_is_held_does_not_grow_with_the_questions(size: int, folder: Path) -> None:
+def test_what_is_held_does_not_grow_with_the_questions(
+    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for a number for each run of names."""
+    monkeypatch.setattr(of_names, "RUN", 4)
     with opened(folder).limited(5000) as desk:
         seen, some = list[int](), list[int]()
         for i in range(60):
@@ -91,7 +96,9 @@ def test_what_is_held_does_not_grow_with_the_questions(size: int, folder: Path) 
             seen.append(held(desk._requests))
             some.append(len(desk._requests._rounds))
         assert max(some) <= WINDOW + 2 * size
-        assert max(seen[30:]) <= max(seen[10:30]) + 3 and max(seen) < 400 + 60 * size, "labels, ids and tickets of all"
+        runs = 30 * size // 4
+        assert max(seen[30:]) <= max(seen[10:30]) + 3 + runs, "labels, ids and tickets of all"
+        assert max(seen) < 400 + 60 * size
         assert desk.private()["open_tickets"] == 60 * size - 30 * ((size + 1) // 2)
 
 

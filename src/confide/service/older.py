@@ -39,14 +39,15 @@ from confide.errors import StateError
 from confide.ledger.book import Book
 from confide.service.base import Later
 from confide.service.journal import ASKED, TAUGHT, Row, Rows
+from confide.service.names import SCHEMA, Names
 from confide.service.words import AGAIN
 
 __all__ = ["Bunch", "Noted", "Older", "Place", "Places", "halves_of"]
 
 _NAME = "asked.db"
-_SCHEMA = """
+_SCHEMA = f"""
+{SCHEMA}
 CREATE TABLE bunch(first INTEGER PRIMARY KEY, width INTEGER NOT NULL, about BLOB NOT NULL);
-CREATE TABLE asked(half INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(half, number)) WITHOUT ROWID;
 CREATE TABLE asker(counted BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(first, counted)) WITHOUT ROWID;
 CREATE INDEX asker_counted ON asker(counted);
 CREATE TABLE note(
@@ -62,9 +63,6 @@ _PRAGMAS = (
     "page_size = 4096", "journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "temp_store = MEMORY",
     "secure_delete = ON", "cache_size = -8192", "cache_spill = OFF",
 )  # fmt: skip
-_MANY = 250
-"""Names that are looked for at once: everybody who looks without the desk's lock waits for one piece at most."""
-
 
 class Place(NamedTuple):
     """Where the journal has a question, and what came of it."""
@@ -143,10 +141,6 @@ class Places(NamedTuple):
     def together(cls, each: Sequence[Places]) -> Places:
         """Those of several notes."""
         return each[0] if len(each) == 1 else cls(*[[*chain(*columns)] for columns in zip(*each, strict=True)])
-
-    def halves(self) -> list[tuple[int, int]]:
-        """Half of each name with its round, in their order: neighbours are on one page."""
-        return sorted(zip(self.half, self.number, strict=True))
 
 
 _ABOUT = Struct("<qq32sqiiiihhhq??")
@@ -286,6 +280,7 @@ class Older:
             for pragma in _PRAGMAS:
                 self._db.execute(f"PRAGMA {pragma}")
             self._db.executescript(_SCHEMA)
+            self._names = Names(self._db)
             self._keep()
             self._close = weakref.finalize(self, self._db.close)
             with suppress(OSError):  # where an open file keeps its name, the next desk takes it away
@@ -345,29 +340,20 @@ class Older:
         places = Places.together(each)
         if places.number[0] <= self._last:
             raise RuntimeError("rounds leave the memory in their order")
-        self._last, bunch, halves = places.number[-1], Bunch.of(places), places.halves()
-        with self._guarded():
-            for at in range(0, len(halves), _MANY):
-                with self._lock:
-                    self._db.executemany("INSERT INTO asked VALUES (?, ?)", halves[at : at + _MANY])
-            with self._lock:
-                self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", (bunch.first, bunch.width, bunch.about))
-                askers = sorted((one, bunch.first) for one in {*counted})
-                self._db.executemany("INSERT INTO asker VALUES (?, ?)", askers)
-                self._keep()
-        self.size += len(halves)
+        self._last, bunch, askers = places.number[-1], Bunch.of(places), sorted({*counted})
+        with self._guarded(), self._lock:
+            self._names.add(places.half, places.number)
+            self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", (bunch.first, bunch.width, bunch.about))
+            self._db.executemany("INSERT INTO asker VALUES (?, ?)", [(one, bunch.first) for one in askers])
+            self._keep()
+        self.size += len(bunch)
 
     def find(self, names: Sequence[bytes]) -> dict[bytes, int]:
         """The last rounds of those names that may be known. It may be called without the desk's lock."""
-        halves, found = dict(zip(halves_of(names), names, strict=True)), dict[bytes, int]()
-        keys = list(halves)
-        with self._guarded():
-            for at in range(0, len(keys), _MANY):
-                some = keys[at : at + _MANY]
-                given = f"SELECT half, max(number) FROM asked WHERE half IN ({'?, ' * (len(some) - 1)}?) GROUP BY half"
-                with self._lock:
-                    found.update((halves[half], number) for half, number in self._db.execute(given, some))
-        return found
+        halves = halves_of(names)
+        with self._guarded(), self._lock:
+            found = self._names.find(halves)
+        return {name: found[half] for name, half in zip(names, halves, strict=True) if half in found} if found else {}
 
     def after(self, number: int) -> Bunch | None:
         """The next rounds after this one, of which no bunch has others too."""
@@ -405,10 +391,9 @@ class Older:
 
     def drop(self, bunch: Bunch) -> None:
         """No note has these any more."""
-        places = bunch.places
         with self._guarded(), self._lock:
             self._db.execute("DELETE FROM bunch WHERE first = ?", (bunch.first,))
-            self._db.executemany("DELETE FROM asked WHERE half = ? AND number = ?", places.halves())
+            self._names.drop(bunch.number)
             self._db.execute("DELETE FROM asker WHERE first = ?", (bunch.first,))
         self.size -= len(bunch)
 
