@@ -380,7 +380,7 @@ def _bunches(older: Older) -> int:
 def _places(older: Older) -> list[Place]:
     found, last = list[Place](), -1
     while (bunch := older.after(last)) is not None:
-        found += bunch.every
+        found += bunch.places
         last = bunch.number
     return found
 

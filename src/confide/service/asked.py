@@ -17,7 +17,7 @@ from confide.pop.loop import Outcome
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question
 from confide.service.journal import NOBODY, Columns, Row, Unreadable, canonical, pack
-from confide.service.older import Place, Places, halves_of
+from confide.service.older import ABOUT, Left, Place, halves_of
 
 __all__ = ["Asked", "Asking", "Hashes", "Stored"]
 
@@ -197,18 +197,19 @@ class Asked:
             ]
         return was
 
-    def leave(self, end: int) -> Places:
+    def leave(self, end: int) -> Left:
         """Those before this one are not in memory any more: where the journal has them, and what came of them."""
-        cut, rows, n = slice(self.first, end), self.rows, end - self.first
-        keys, waiting = map(add, rows.whose[cut], rows.id[cut]), self.waiting[cut]
+        cut, rows, names = slice(self.first, end), self.rows, self.names[self.first : end]
+        waiting, n = self.waiting[cut], len(names)
         watched = [self.watched if one is None else one.counted for one in waiting]
-        forgotten = [one == NOBODY for one in rows.digest[cut]]
-        self.first = end
-        return Places(
-            rows.number[cut], halves_of(self.names[cut]), [*keys], [self.sequence] * n, self.at[cut], rows.epoch[cut],
-            rows.leaf[cut], [self.minute] * n, rows.label[cut], rows.source[cut], self.taught[cut], self.lesson[cut],
-            watched, forgotten, self.shares[cut] or [None] * n,
+        about = map(
+            ABOUT.pack, rows.number[cut], halves_of(names), map(add, rows.whose[cut], rows.id[cut]),
+            repeat(self.sequence), self.at[cut], rows.epoch[cut], rows.leaf[cut], repeat(self.minute),
+            rows.label[cut], rows.source[cut], self.taught[cut], self.lesson[cut], watched,
+            map(NOBODY.__eq__, rows.digest[cut]),
         )  # fmt: skip
+        self.first = end
+        return Left(rows.number[cut], names, self.counted[cut], [*about], self.shares[cut] or [None] * n)
 
 
 class Stored(NamedTuple):

@@ -63,7 +63,8 @@ class Names:
         self._new.update(zip(halves, rounds, strict=True))
         if len(self._new) < RUN:
             return
-        run, last = np.array(sorted(self._new.items()), dtype="<i8"), rounds[-1]
+        last, run = rounds[-1], np.array([[*self._new], [*self._new.values()]], dtype="<i8").T
+        run = run[run[:, 0].argsort()]
         self._db.execute("INSERT INTO run VALUES (?, ?)", (last, run.tobytes()))
         if not self._filters or len(self._filters[-1].runs) >= RUNS:
             self._filters.append(_Filter())

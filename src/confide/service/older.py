@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import add
 from pathlib import Path
 from struct import Struct
@@ -42,7 +42,7 @@ from confide.service.journal import ASKED, TAUGHT, Row, Rows
 from confide.service.names import SCHEMA, Names
 from confide.service.words import AGAIN
 
-__all__ = ["Bunch", "Noted", "Older", "Place", "Places", "halves_of"]
+__all__ = ["ABOUT", "Bunch", "Left", "Noted", "Older", "Place", "halves_of"]
 
 _NAME = "asked.db"
 _SCHEMA = f"""
@@ -112,38 +112,26 @@ class Place(NamedTuple):
 
     def pack(self, width: int) -> bytes:
         """In so many bytes."""
-        return _ABOUT.pack(*self[:-1]) + _shares(self.shares, (width - _ABOUT.size) // 8)
+        return ABOUT.pack(*self[:-1]) + _shares(self.shares, (width - ABOUT.size) // 8)
 
 
-class Places(NamedTuple):
-    """Places by columns, in the order of their rounds, each as in `Place`."""
+class Left(NamedTuple):
+    """Questions of a note that leave the memory, in their order."""
 
-    number: Sequence[int]
-    half: Sequence[int]
-    key: Sequence[bytes]
-    sequence: Sequence[int]
-    at: Sequence[int]
-    epoch: Sequence[int]
-    leaf: Sequence[int]
-    minute: Sequence[int]
-    label: Sequence[int]
-    source: Sequence[int]
-    taught: Sequence[int]
-    lesson: Sequence[int]
-    counted: Sequence[bool]
-    forgotten: Sequence[bool]
+    numbers: Sequence[int]
+    names: Sequence[bytes]
+    counted: Sequence[bytes]
+    """As in `confide.service.asked.Asking`."""
+    about: Sequence[bytes]
+    """As `Place` has them, but for the shares."""
     shares: Sequence[tuple[float, ...] | None]
 
     def __repr__(self) -> str:
-        return f"Places({len(self.number)} rounds)"
-
-    @classmethod
-    def together(cls, each: Sequence[Places]) -> Places:
-        """Those of several notes."""
-        return each[0] if len(each) == 1 else cls(*[[*chain(*columns)] for columns in zip(*each, strict=True)])
+        return f"Left({len(self.numbers)} questions)"
 
 
-_ABOUT = Struct("<qq32sqiiiihhhq??")
+ABOUT = Struct("<qq32sqiiiihhhq??")
+"""A place but for its shares."""
 _TYPES = ("i8", "i8", "V32", "i8", "i4", "i4", "i4", "i4", "i2", "i2", "i2", "i8", "?", "?")
 
 
@@ -156,7 +144,7 @@ def _shares(shares: tuple[float, ...] | None, most: int) -> bytes:
 def _columns(width: int) -> np.dtype[Any]:
     """The places of a bunch, each of so many bytes, as columns."""
     fields = [(name, f"<{kind}") for name, kind in zip(Place.__match_args__, _TYPES, strict=False)]
-    return np.dtype([*fields, ("shares", f"V{width - _ABOUT.size}")])
+    return np.dtype([*fields, ("shares", f"V{width - ABOUT.size}")])
 
 
 @dataclass(frozen=True)
@@ -168,14 +156,13 @@ class Bunch:
     about: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, places: Places) -> Bunch:
+    def of(cls, left: Sequence[Left]) -> Bunch:
         """These rounds."""
-        first, about = places.number[0], map(_ABOUT.pack, *places[:-1])
-        most = max([len(shares or ()) for shares in places.shares])
-        if not most:
-            return cls(first, _ABOUT.size, b"".join(about))
-        told = [_shares(shares, most) for shares in places.shares]
-        return cls(first, _ABOUT.size + 8 * most, b"".join(map(add, about, told)))
+        first, about = left[0].numbers[0], chain.from_iterable([one.about for one in left])
+        shares = [*chain.from_iterable([one.shares for one in left])]
+        most = max([0 if one is None else len(one) for one in shares], default=0)
+        told = map(_shares, shares, repeat(most)) if most else ()
+        return cls(first, ABOUT.size + 8 * most, b"".join(map(add, about, told) if most else about))
 
     @cached_property
     def columns(self) -> NDArray[Any]:
@@ -186,23 +173,16 @@ class Bunch:
         return len(self.about) // self.width
 
     @property
-    def every(self) -> list[Place]:
+    def places(self) -> list[Place]:
         """All places."""
         return [self.place(i) for i in range(len(self))]
 
-    @property
-    def places(self) -> Places:
-        """The same by columns, but for the shares."""
-        found: list[Any] = [self.columns[name].tolist() for name in Places._fields[:-1]]
-        found.append([None] * len(self))
-        return Places(*found)
-
     def place(self, i: int) -> Place:
         """One of them."""
-        at, most = i * self.width, (self.width - _ABOUT.size) // 8
-        shares = Struct(f"<{most}d").unpack_from(self.about, at + _ABOUT.size) if most else None
+        at, most = i * self.width, (self.width - ABOUT.size) // 8
+        shares = Struct(f"<{most}d").unpack_from(self.about, at + ABOUT.size) if most else None
         told = None if shares is None or np.isnan(shares[0]) else shares
-        return Place(*(*_ABOUT.unpack_from(self.about, at), told))
+        return Place(*(*ABOUT.unpack_from(self.about, at), told))
 
     def find(self, number: int) -> int | None:
         """Which of them is this round."""
@@ -335,16 +315,17 @@ class Older:
 
     # ------------------------------------------------------------------ questions
 
-    def add(self, each: Sequence[Places], counted: Iterable[bytes]) -> None:
-        """Questions leave the memory, in the order of their rounds: those of these people (`Asking.counted`)."""
-        places = Places.together(each)
-        if places.number[0] <= self._last:
+    def add(self, left: Sequence[Left]) -> None:
+        """Questions leave the memory, in the order of their rounds."""
+        if left[0].numbers[0] <= self._last:
             raise RuntimeError("rounds leave the memory in their order")
-        self._last, bunch, askers = places.number[-1], Bunch.of(places), sorted({*counted})
+        self._last, bunch = left[-1].numbers[-1], Bunch.of(left)
+        askers = [(one, bunch.first) for one in sorted(set[bytes]().union(*[one.counted for one in left]))]
         with self._guarded(), self._lock:
-            self._names.add(places.half, places.number)
+            for one in left:
+                self._names.add(halves_of(one.names), one.numbers)
             self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", (bunch.first, bunch.width, bunch.about))
-            self._db.executemany("INSERT INTO asker VALUES (?, ?)", [(one, bunch.first) for one in askers])
+            self._db.executemany("INSERT INTO asker VALUES (?, ?)", askers)
             self._keep()
         self.size += len(bunch)
 
@@ -402,7 +383,7 @@ class Older:
         select = "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE counted = ? ORDER BY first"
         with self._privately(), self._lock:
             rows = self._db.execute(select, (counted,)).fetchall()
-        every = (one for row in rows for one in Bunch(*row).every)
+        every = (one for row in rows for one in Bunch(*row).places)
         theirs = [one for one in every if one.key[:16] == whose and not one.forgotten]
         self._check_done({one.number for one in theirs})
         return theirs

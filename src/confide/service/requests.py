@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, groupby, repeat
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
@@ -382,8 +382,7 @@ class Requests:
     def _leave(self, notes: Sequence[tuple[Asked, int]]) -> None:
         """Questions of the first notes, up to these, are in the index from now on, and in memory no more."""
         gone = [(note, slice(note.first, end)) for note, end in notes]
-        counted = chain.from_iterable([note.counted[cut] for note, cut in gone])
-        self.older.add([note.leave(end) for note, end in notes], counted)
+        self.older.add([note.leave(end) for note, end in notes])
         names, rounds = self._by_name, self._rounds
         for note, cut in gone:
             both = zip(note.names[cut], note.rows.epoch[cut], note.rows.number[cut], strict=True)
@@ -509,7 +508,7 @@ class Requests:
         while counted < most and (due := self._next_due()) is not None:
             self.open -= due.open
             if self._ended:
-                self._ended.difference_update(zip(due.places.epoch, due.places.number, strict=True))
+                self._ended.difference_update(due.columns[["epoch", "number"]].tolist())
             self._counted, counted = due.number, counted + len(due)
         while dropped < most and (gone := self._next_gone()) is not None:
             self.older.drop(gone)
