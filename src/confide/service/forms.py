@@ -8,7 +8,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
+from itertools import count, repeat
+from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar, cast, get_origin
 
 from pydantic import (
@@ -268,10 +270,8 @@ class _Asked:
 
     def asked(self, subject: str) -> list[Question]:
         """As `Ask.asked`."""
-        return [
-            Question(subject, one["id"] if "id" in one else f"{_OWN}-{next(_NUMBERS)}", one["x"])
-            for one in self.questions
-        ]
+        ids = [one["id"] if "id" in one else f"{_OWN}-{next(_NUMBERS)}" for one in self.questions]
+        return [*map(_QUESTION, zip(repeat(subject), ids, map(_X, self.questions), strict=False))]
 
 
 @dataclass(slots=True, repr=False)
@@ -282,7 +282,7 @@ class _Brought:
 
     def taught(self, subject: str) -> list[Taught]:
         """As `LabelOne.taught`."""
-        return [Taught(subject, one["ticket"], one["label"]) for one in self.labels]
+        return [*map(_TAUGHT, zip(repeat(subject), map(_TICKET, self.labels), map(_LABEL, self.labels), strict=False))]
 
 
 def _is_ask(given: Any) -> bool:
@@ -304,6 +304,9 @@ def _is_label(given: Any) -> bool:
 
 
 _LABELS = (str, int, bool, float)
+_X, _TICKET, _LABEL = itemgetter("x"), itemgetter("ticket"), itemgetter("label")
+_QUESTION: Callable[[Any], Question] = partial(tuple.__new__, Question)
+_TAUGHT: Callable[[Any], Taught] = partial(tuple.__new__, Taught)
 
 
 def _all(given: Any, name: str, plain: Callable[[Any], bool]) -> list[Any] | None:

@@ -124,14 +124,18 @@ def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
     @operation("label", "label-many", forms.LABEL_MANY, f"Bring up to {most} labels", forms.Takens, 413, 422)
     async def label_many(owner: Owner, subject: str, form: forms.LabelMany) -> Response:
         """All good ones are taken, whatever the others are."""
-        return said({"results": [_taken(one) for one in await owner.learn(form.taught(subject))]})
+        refused = await owner.learn(form.taught(subject))
+        return said({"results": [_TAKEN if one is None else _taken(one) for one in refused]})
 
     return served
 
 
+_TAKEN = {"taken": True}
+
+
 def _taken(refusal: Refusal | None) -> dict[str, Any]:
     if refusal is None:
-        return {"taken": True}
+        return _TAKEN
     return {"taken": False, **forms.failure(refusal.kind, refusal.message)}
 
 
