@@ -11,16 +11,17 @@ the environment of this process and its children; it has no dashboard and report
 from __future__ import annotations
 
 import os
-import pickle
 import secrets
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from confide._checks import integer
+from confide.banks.beside import SPACE, Lent, Where, copied, packed, reached, room, unpacked, written
 from confide.banks.shard import Recipe, Shard
 from confide.banks.shards import Lost, Place, Threads, Unheard
+from confide.banks.stacked import StackedBank
 from confide.extras import need
 
 __all__ = ["WORTH", "Actor", "Actors", "chosen", "place_named"]
@@ -41,23 +42,69 @@ PIECE, INLINE = 96_000, 768_000
 """Bytes that Ray sends along with a call at most (an argument of 100 kB and more goes through its store), and those up
 to which all that is given travels so, in pieces: a call with something in the store takes 1 ms more of processors."""
 
-_LINE = 64  # bytes of a cache line, at which arrays begin
-
 
 class Actor(Shard):
     """A shard that is spoken to in bytes."""
 
+    _memory: memoryview | None = None
+
+    def meet(self, where: Where) -> bool:
+        """Whether a memory of the other side is to be had from here: calls come through it from then on."""
+        self._memory = reached(where)
+        return self._memory is not None
+
+    def told_beside(self, call: str, sizes: Sequence[int]) -> tuple[list[int] | None, Any]:
+        """Do what a call says with what is in the memory; the answer's sizes there, or itself where it has no room.
+
+        What a call is given may be kept for longer than it lasts, but for rows that go through compiled loops.
+        """
+        memory = self._memory
+        assert memory is not None
+        loops = call == "apply" and isinstance(self._bank, StackedBank) and self._bank.fuses
+        answer = getattr(self, call)(unpacked(memory if loops else copied(memory, sizes), sizes))
+        parts = packed(answer)
+        return (written(memory, parts), None) if room(parts) <= SPACE else (None, answer)
+
     def told(self, call: str, sizes: Sequence[int], *pieces: bytes) -> Any:
         """Do what a call says with what was packed into these pieces."""
-        blob, parts, begin = memoryview(bytearray().join(pieces)), [], 0
-        for size in sizes:
-            parts.append(blob[begin : begin + size])
-            begin += -(-size // _LINE) * _LINE
-        return getattr(self, call)(pickle.loads(parts[0], buffers=parts[1:]))
+        return getattr(self, call)(unpacked(memoryview(bytearray().join(pieces)), sizes))
 
     def told_all(self, call: str, number: int, given: Sequence[Any]) -> Any:
         """Do what a call says with what is given for the shard of this number."""
         return getattr(self, call)(given[number])
+
+
+class Known:
+    """An actor, and the memory that it shares with this process where both are on one machine."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self.actor = actor
+        self.memory: Lent | None = None
+        self._ray, self._lent = ray, Lent.new()
+        self._met = self._lent and actor.meet.remote(self._lent.where)
+
+    def begin(self, parts: Sequence[memoryview]) -> tuple[Lent, list[int]] | None:
+        """Write what a call is given into the memory; None where it has no room, or there is none."""
+        if self._lent is not None:
+            lent, self._lent = self._lent, None
+            try:
+                self.memory = lent if self._ray.get(self._met) else None
+            except self._ray.exceptions.RayError:  # it is lost, as its next answer says
+                pass
+            finally:
+                lent.close()
+        memory = self.memory
+        sizes = memory and memory.begin(parts)
+        return (memory, sizes) if memory and sizes else None
+
+
+class Begun(NamedTuple):
+    """A call on its way."""
+
+    answer: Any
+    shard: Known
+    memory: Lent | None
+    """Through which it went."""
 
 
 class Actors(Place):
@@ -107,46 +154,59 @@ class Actors(Place):
         never = {"max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
         return self._cluster.remote(**never, scheduling_strategy="SPREAD")(self.shard)
 
-    def start(self, recipe: Recipe, own: range) -> Any:
+    def start(self, recipe: Recipe, own: range) -> Known:
         """An actor, wherever the cluster has room."""
-        return self._actor.remote(recipe, own.start, own.stop)
+        return Known(self._ray, self._actor.remote(recipe, own.start, own.stop))
 
-    def begin(self, shards: Sequence[Any], call: str, given: Sequence[Any]) -> list[Any]:
-        """What is small goes along with each call; what is large is brought to the cluster once, for all of them."""
+    def begin(self, shards: Sequence[Known], call: str, given: Sequence[Any]) -> list[Begun]:
+        """Through a memory on this machine. Elsewhere what is small goes along with each call; what is large is brought
+        to the cluster once, for all of them."""
         begun, stored = [], None
         for number, shard in enumerate(shards):
             if stored is None:
-                buffers: list[Any] = []
-                head = self._ray.cloudpickle.dumps(given[number], protocol=5, buffer_callback=buffers.append)
-                parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
-                if sum(part.nbytes for part in parts) <= INLINE:
-                    begun.append(shard.told.remote(call, [part.nbytes for part in parts], *_pieces(parts)))
+                parts = packed(given[number], self._ray.cloudpickle.dumps)
+                lent = shard.begin(parts)
+                if lent is not None:
+                    begun.append(Begun(shard.actor.told_beside.remote(call, lent[1]), shard, lent[0]))
+                    continue
+                if room(parts) <= INLINE:
+                    sizes, pieces = [part.nbytes for part in parts], _pieces(parts)
+                    begun.append(Begun(shard.actor.told.remote(call, sizes, *pieces), shard, None))
                     continue
                 stored = self._cluster.put(list(given))
-            begun.append(shard.told_all.remote(call, number, stored))
+            begun.append(Begun(shard.actor.told_all.remote(call, number, stored), shard, None))
         return begun
 
-    def finish(self, begun: Any) -> Any:
+    def finish(self, begun: Begun) -> Any:
         """However long it takes."""
-        ray = self._cluster
+        ray, memory = self._cluster, begun.memory
         try:
-            return ray.get(begun)
+            said = ray.get(begun.answer)
         except ValueError:  # the shard's own words
+            if memory is not None:
+                memory.finish(None)
             raise
         except ray.exceptions.ActorUnavailableError:
+            begun.shard.memory = None  # the shard may read it yet, at any time
             raise Unheard from None
         except ray.exceptions.RayError:
             raise Lost from None
+        if memory is None:
+            return said
+        sizes, other = said
+        inside = memory.finish(sizes)
+        return other if sizes is None else inside
 
-    def stop(self, shard: Any) -> None:
+    def stop(self, shard: Known) -> None:
         """At once, wherever it is."""
-        self._cluster.kill(shard, no_restart=True)
+        self._cluster.kill(shard.actor, no_restart=True)
 
 
 def _pieces(parts: Sequence[memoryview]) -> list[bytes]:
     """These one after the other, each at the beginning of a cache line, in pieces that travel with a call."""
-    blob = b"".join(one for part in parts for one in (part, bytes(-part.nbytes % _LINE)))
-    return [blob[i : i + PIECE] for i in range(0, len(blob), PIECE)]
+    blob = memoryview(bytearray(room(parts)))
+    written(blob, parts)
+    return [bytes(blob[i : i + PIECE]) for i in range(0, len(blob), PIECE)]
 
 
 def _closed() -> None:
