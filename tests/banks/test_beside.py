@@ -155,7 +155,7 @@ def test_the_bits_are_those_of_one_bank_in_one_place(learner: Any) -> None:
     here, there = make(learner(), None), make(learner(), place)
     assert list(life(here)) == list(life(there))
     assert left(here.operator.bank) == left(there.operator.bank)
-    assert place.told.count("told_beside") > 30 and not {"told", "told_all"} & set(place.told)
+    assert place.told.count("told_beside") == 3 * (ROUNDS // STEP + 1) and not {"told", "told_all"} & set(place.told)
 
 
 @pytest.mark.parametrize(("actor", "stays"), [(Keeping, True), (Careless, False)])
