@@ -1,14 +1,16 @@
-"""Memory that a process shares with a shard's: the same bits through it, and nothing of one call in another.
+"""Memory and pipes that a process shares with a shard: the same bits through them, nothing of one call in another.
 
 The actors here live in this process; tests/banks/test_ray.py has real ones.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
@@ -19,10 +21,10 @@ import pytest
 
 from confide import POP, Plan
 from confide.banks import ShardedBank, beside, shards
-from confide.banks.beside import SPACE, Lent, Where, packed, reached, unpacked
+from confide.banks.beside import SPACE, Lent, Reached, Where, packed, unpacked
 from confide.banks.ray import Actor, Actors
 from confide.banks.shard import Recipe
-from confide.banks.shards import Unheard
+from confide.banks.shards import Lost, Unheard
 from confide.banks.sharing import mark
 from confide.learners import DecisionTree, LogisticRegression
 
@@ -100,7 +102,7 @@ class Here(Actors):
         return answer
 
 
-CALLS = "meet", "told", "told_all", "told_beside"
+CALLS = "meet", "lives", "kept", "told", "told_all"
 
 
 class Keeping(Actor):
@@ -119,10 +121,8 @@ class Keeping(Actor):
 class Careless(Keeping):
     """A double: what is given is left in the memory, whoever may keep it."""
 
-    def told_beside(self, call: str, sizes: Any) -> Any:
-        assert self._memory is not None
-        answer = getattr(self, call)(unpacked(self._memory, sizes))
-        return beside.written(self._memory, packed(answer)), None
+    def _beside(self, memory: memoryview, call: str, sizes: Any) -> tuple[str, Any]:
+        return "done", beside.written(memory, packed(getattr(self, call)(unpacked(memory, sizes))))
 
 
 @pytest.fixture(autouse=True)
@@ -155,17 +155,17 @@ def test_the_bits_are_those_of_one_bank_in_one_place(learner: Any) -> None:
     here, there = make(learner(), None), make(learner(), place)
     assert list(life(here)) == list(life(there))
     assert left(here.operator.bank) == left(there.operator.bank)
-    assert place.told.count("told_beside") == 3 * (ROUNDS // STEP + 1) and not {"told", "told_all"} & set(place.told)
+    assert place.told == ["meet"] * 3, "something went through Ray"
 
 
 @pytest.mark.parametrize(("actor", "stays"), [(Keeping, True), (Careless, False)])
 def test_what_a_shard_keeps_stays_as_it_was(actor: type[Actor], stays: bool) -> None:
     place = Here(actor)
-    shard = place.start(Recipe(LogisticRegression(), 4, 2, 3, None, False), range(4))
+    shard = a_shard(place)
     for call, given in (("keep", np.ones(9)), ("hear", np.zeros(90))):
-        place.finish(place.begin([shard], call, [given])[0])
-    assert (place.finish(place.begin([shard], "sum", [None])[0]) == 9) == stays
-    assert set(place.told) == {"meet", "told_beside"}
+        done(place, shard, call, given)
+    assert (done(place, shard, "sum") == 9) == stays
+    assert place.told == ["meet"]
 
 
 def test_a_state_that_a_shard_takes_over_is_its_own() -> None:
@@ -179,56 +179,25 @@ def test_a_state_that_a_shard_takes_over_is_its_own() -> None:
     assert left(bank) == left(before.operator.bank)
 
 
-def test_whoever_is_unheard_may_read_yet_and_nothing_is_written_there_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shards, "EVERY", 1 << 20)
+def a_shard(place: Here) -> Any:
+    return place.start(Recipe(LogisticRegression(), 4, 2, 3, None, False), range(4))
+
+
+def done(place: Here, shard: Any, call: str, given: Any = None) -> Any:
+    return place.finish(place.begin([shard], call, [given])[0])
+
+
+def test_on_another_machine_calls_travel_otherwise_and_are_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Actor, "meet", lambda self, where: False)
     place = Here()
-    pop, twin = make(LogisticRegression(), place), make(LogisticRegression(), None)
-    each, expected = life(pop), life(twin)
+    each, expected = life(make(Keeps(), place)), life(make(Keeps(), None))
     assert next(each) == next(expected)
-    place.told.clear()
     place.unheard = True
-    assert [next(each), next(each)] == [next(expected), next(expected)], "the batch was sent once more"
-    assert place.told == ["told_beside"] * 3 + ["told"] + ["told", "told_beside", "told_beside"]
+    assert list(each) == list(expected)
+    assert place.told == ["meet"] * 3 + ["told"] * (3 * ROUNDS // STEP + 1)
 
 
-def test_one_call_at_a_time_has_the_memory_and_an_answer_is_copied_out_of_it() -> None:
-    lent = Lent.new()
-    assert lent is not None
-    other = reached(lent.where)
-    assert other is not None
-    sizes = lent.begin(packed(np.arange(9)))
-    assert sizes is not None and lent.begin(packed(np.arange(3))) is None
-    given = unpacked(other, sizes)
-    assert given.tolist() == list(range(9)) and given.flags.aligned
-    said = lent.finish(beside.written(other, packed(2 * given)))
-    assert lent.begin(packed(np.zeros(90))) is not None and said.tolist() == list(range(0, 18, 2))
-    assert lent.finish(None) is None and lent.begin(packed(np.zeros(SPACE // 8))) is None, "there is no room"
-    assert lent.begin(packed(1)) is not None
-    lent.close()
-
-
-def test_another_process_reaches_it_by_its_name_alone_while_it_is_open() -> None:
-    lent = Lent.new()
-    assert lent is not None
-    code = (
-        "import sys; from confide.banks.beside import *; where = Where(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
-    )
-    code += "; memory = reached(where); print(memory and bytes(memory[:4]))"
-
-    def there(where: Where) -> str:
-        named = [sys.executable, "-c", code, *map(str, where)]
-        return subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
-
-    sizes = lent.begin([memoryview(b"four")])
-    assert sizes == [4] and there(lent.where) == "b'four'"
-    assert there(lent.where._replace(name="confide-0")) == there(lent.where._replace(process=1 << 30)) == "None"
-    lent.close()
-    assert reached(lent.where) is None
-
-
-def test_without_room_on_the_machine_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_on_the_machine_nothing_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError
 
@@ -240,26 +209,121 @@ def test_without_room_on_the_machine_there_is_none(monkeypatch: pytest.MonkeyPat
     assert set(place.told) == {"told"}
 
 
-def test_on_another_machine_calls_travel_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Actor, "meet", lambda self, where: False)
-    place = Here()
-    assert list(life(make(Keeps(), place))) == list(life(make(Keeps(), None)))
-    assert set(place.told) == {"meet", "told"}
+class Ends(Actor):
+    """Calls that end otherwise than with an answer."""
+
+    def refuse(self, _: None) -> None:
+        raise ValueError("this is why")
+
+    def fail(self, _: None) -> None:
+        raise LookupError("nobody reads this")
+
+    def much(self, _: None) -> Any:
+        return np.arange(SPACE // 8)
+
+    def leave(self, _: None) -> None:
+        raise SystemExit
+
+    def wait(self, _: None) -> int:
+        let_go.wait()
+        return 7
 
 
-def test_an_error_of_a_shard_gives_the_memory_back() -> None:
-    place = Here()
-    shard = place.start(Recipe(LogisticRegression(), 4, 2, 3, None, False), range(4))
-    with pytest.raises(ValueError):
-        place.finish(place.begin([shard], "load", [{}])[0])
-    assert shard.memory is not None and shard.memory.begin(packed(1)) is not None
+let_go = threading.Event()
 
 
-def test_nobody_knows_is_said() -> None:
-    place = Here()
-    shard = place.start(Recipe(LogisticRegression(), 4, 2, 3, None, False), range(4))
-    begun = place.begin([shard], "size", [None])[0]
+def test_however_a_call_ends_the_memory_is_there_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Here(Ends)
+    shard = a_shard(place)
+    with pytest.raises(ValueError, match=r"^this is why$"):
+        done(place, shard, "refuse")
+    with pytest.raises(Lost, match=r"^$"):
+        done(place, shard, "fail")
+    assert done(place, shard, "much").size == SPACE // 8 and done(place, shard, "size") > 0
+    assert place.told == ["meet", "kept"]
+    assert len(place.begin([shard], "restore", [[{"more": np.zeros(SPACE // 8)}]])) == 1
+    assert place.told == ["meet", "kept", "told_all"], "there was no room"
+
+
+def test_a_process_that_cannot_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = list[int]()
+    monkeypatch.setattr(os, "_exit", ended.append)
+    place = Here(Ends)
+    with pytest.raises(Lost):  # the thread is gone, and with it its ends of the pipes
+        done(place, a_shard(place), "leave")
+    assert ended == [1]
+
+
+def test_while_it_is_quiet_ray_is_asked_whether_the_shard_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "QUIET", 0.001)
+    monkeypatch.setattr(Ends, "lives", lambda self: len(asked) < 3 or let_go.set(), raising=False)
+    place, asked = Here(Ends), list[str]()
+    place.told = asked
+    shard = a_shard(place)
+    assert done(place, shard, "wait") == 7 and asked.count("lives") >= 2
+    let_go.clear()
+    begun = place.begin([shard], "wait", [None])[0]
     place.unheard = True
     with pytest.raises(Unheard):
         place.finish(begun)
-    assert shard.memory is None
+    let_go.set()
+
+
+def test_one_call_at_a_time_has_the_memory_and_an_answer_is_copied_out_of_it() -> None:
+    lent = Lent.new()
+    assert lent is not None
+    other = Reached.at(lent.where)
+    assert other is not None
+    lent.close()
+    lent.close()
+    heard = list[Any]()
+
+    def do(call: str, sizes: Any) -> tuple[str, Any]:
+        given = unpacked(other.memory, sizes)
+        heard.append((call, given.tolist(), given.flags.aligned))
+        return "done", beside.written(other.memory, packed(2 * given))
+
+    assert lent.begin("first", packed(np.arange(9))) and not lent.begin("second", packed(np.arange(3)))
+    threading.Thread(target=other.serve, args=(do,), daemon=True).start()
+    _, said = lent.finish(lambda: None)
+    assert lent.begin("third", packed(np.zeros(90))) and lent.finish(lambda: None)[1].shape == (90,)
+    assert said.tolist() == list(range(0, 18, 2)) and heard[0] == ("first", list(range(9)), True)
+    assert not lent.begin("fourth", packed(np.zeros(SPACE // 8))), "there is no room"
+
+
+REACHES = """
+import sys; from confide.banks.beside import *; process, file, name, asked, said = sys.argv[1:]
+other = Reached.at(Where(int(process), int(file), name, int(asked), int(said)))
+print(other and bytes(other.memory[:4]), flush=True)
+other and sys.stdin.read()
+"""
+
+
+def there(where: Where) -> Any:
+    named = [sys.executable, "-c", REACHES, *map(str, where)]
+    return subprocess.Popen(named, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_another_process_reaches_it_by_its_name_alone_while_it_is_open_and_its_end_is_felt() -> None:
+    lent = Lent.new()
+    assert lent is not None
+    assert lent.begin("call", [memoryview(b"four")])
+    with there(lent.where._replace(name="confide-0")) as one, there(lent.where._replace(process=1 << 30)) as two:
+        assert one.stdout.read().strip() == two.stdout.read().strip() == "None"
+    with there(lent.where) as other:
+        assert other.stdout.readline().strip() == "b'four'"
+        lent.close()
+        assert Reached.at(lent.where) is None
+        other.kill()
+    with pytest.raises(EOFError):
+        lent.finish(lambda: None)
+
+
+def test_what_nobody_reached_is_given_back() -> None:
+    gc.collect()
+    files = len(os.listdir("/proc/self/fd"))
+    lent = [Lent.new() for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) > files
+    del lent
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == files

@@ -11,7 +11,7 @@ import pickle
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -480,7 +480,7 @@ def test_each_shard_is_told_who_of_its_own_copies_is_asked(copies: int, parts: i
 
 def far(**calls: Any) -> Any:
     """An actor on another machine, as the place knows it."""
-    return SimpleNamespace(actor=SimpleNamespace(**calls), begin=lambda parts: None)
+    return SimpleNamespace(actor=SimpleNamespace(**calls), lent=None)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 700, 3000])
@@ -528,7 +528,7 @@ class Hearing(Actor):
     """What two shards hear of what is in the store."""
 
     def __init__(self, *given: Any) -> None:
-        self.heard = list[float]()
+        self.heard, self._turn = list[float](), nullcontext()  # type: ignore[assignment]
         for number in range(len(given)):
             self.told_all("hear", number, given)
 

@@ -1,8 +1,9 @@
-"""Memory that two processes of one machine share, for what goes from one to the other and back.
+"""Memory and pipes that two processes of one machine share, for what goes from one to the other and back.
 
-It has no name in any folder: the other process reaches it through the one that made it (`/proc`, Linux), as only the
-same user may, and it is gone when both are. On another machine, or in another container, nothing is reached, and what
-is to go there travels otherwise. One call at a time has the memory, from its writing to the reading of its answer.
+They have no name in any folder: the other process reaches them through the one that made them (`/proc`, Linux), as only
+the same user may, and they are gone when both are. On another machine, or in another container, nothing is reached, and
+what is to go there travels otherwise. One call at a time has the memory, from its writing to the reading of its answer;
+the pipes say that there is something to read. Whoever waits sleeps, and the end of a process ends the wait.
 """
 
 from __future__ import annotations
@@ -12,35 +13,47 @@ import os
 import pickle
 import secrets
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-__all__ = ["LINE", "SPACE", "Lent", "Where", "copied", "packed", "reached", "room", "unpacked", "written"]
+__all__ = ["SPACE", "Lent", "Reached", "Where", "copied", "packed", "room", "unpacked", "written"]
 
 SPACE = 8 << 20
 """Bytes of a memory: a batch of 4096 rows with polls of 513, for one of two shards, is 3 MB."""
+
+QUIET = 5.0
+"""Seconds without an answer after which somebody else is asked whether the other process lives."""
 
 LINE = 64
 """Bytes of a cache line, at which arrays begin."""
 
 
 class Where(NamedTuple):
-    """How another process finds a memory."""
+    """How another process finds what was lent."""
 
     process: int
     file: int
     name: str
     """Fresh and long: what has it is this memory, and on another machine nothing has."""
+    asked: int
+    said: int
 
 
 class Lent:
-    """A memory, on the side that made it."""
+    """A memory and two pipes, on the side that made them."""
 
-    def __init__(self, file: int, name: str) -> None:
+    def __init__(self, name: str) -> None:
+        file = os.memfd_create(name)
+        self._close = weakref.finalize(self, os.close, file)
         os.posix_fallocate(file, 0, SPACE)  # what is not there now would end this process when it is written
-        self.where, self._bytes = Where(os.getpid(), file, name), memoryview(mmap.mmap(file, SPACE))
-        self._taken = threading.Lock()
+        self._bytes, self._taken = memoryview(mmap.mmap(file, SPACE)), threading.Lock()
+        (asked, self._ask), (self._said, say) = Pipe(duplex=False), Pipe(duplex=False)
+        self._theirs = asked, say
+        self.where = Where(os.getpid(), file, name, asked.fileno(), say.fileno())
 
     @staticmethod
     def new() -> Lent | None:
@@ -48,39 +61,60 @@ class Lent:
         if not hasattr(os, "memfd_create"):
             return None
         with suppress(OSError):
-            name = f"confide-{secrets.token_hex(16)}"
-            file = os.memfd_create(name)
-            try:
-                return Lent(file, name)
-            except OSError:
-                os.close(file)
+            return Lent(f"confide-{secrets.token_hex(16)}")
         return None
 
     def close(self) -> None:
-        """Whoever has not reached it yet never does."""
-        os.close(self.where.file)
+        """Whoever has not reached it yet never does; and the end of whoever has is felt from now on."""
+        self._close()
+        for end in self._theirs:
+            end.close()
 
-    def begin(self, parts: Sequence[memoryview]) -> list[int] | None:
-        """Write what a call is given; None where there is no room, or a call before has the memory still."""
+    def begin(self, call: str, parts: Sequence[memoryview]) -> bool:
+        """Have the other side do `call` with these; False without room, or where a call before has the memory still."""
         if room(parts) > SPACE or not self._taken.acquire(blocking=False):
-            return None
-        return written(self._bytes, parts)
+            return False
+        with suppress(OSError):  # the other side is gone, as `finish` finds
+            self._ask.send_bytes(pickle.dumps((call, written(self._bytes, parts))))
+        return True
 
-    def finish(self, sizes: Sequence[int] | None) -> Any:
-        """The answer of that call, in this process's own memory; None where it came otherwise."""
-        said = None if sizes is None else unpacked(copied(self._bytes, sizes), sizes)
+    def finish(self, lives: Callable[[], object]) -> tuple[str, Any]:
+        """How the call ended, and its answer in this process's own memory, however long it takes.
+
+        EOFError where the other side is gone. `lives` raises what it likes if that is so.
+        """
+        while not self._said.poll(QUIET):
+            lives()
+        ended, what = pickle.loads(self._said.recv_bytes())
+        if ended == "done":
+            what = unpacked(copied(self._bytes, what), what)
         self._taken.release()
-        return said
+        return ended, what
 
 
-def reached(where: Where) -> memoryview | None:
-    """The memory that another process made; None where that is not to be had from here."""
-    path = f"/proc/{where.process}/fd/{where.file}"
-    with suppress(OSError):
-        if os.readlink(path) == f"/memfd:{where.name} (deleted)":
-            with open(path, "r+b") as file:
-                return memoryview(mmap.mmap(file.fileno(), SPACE))
-    return None
+class Reached:
+    """What another process lent."""
+
+    def __init__(self, where: Where, memory: memoryview) -> None:
+        self.memory, fds = memory, f"/proc/{where.process}/fd"
+        self._asked = Connection(os.open(f"{fds}/{where.asked}", os.O_RDONLY), writable=False)
+        self._say = Connection(os.open(f"{fds}/{where.said}", os.O_WRONLY), readable=False)
+
+    @staticmethod
+    def at(where: Where) -> Reached | None:
+        """What is there; None where that is not to be had from here."""
+        path = f"/proc/{where.process}/fd/{where.file}"
+        with suppress(OSError):
+            if os.readlink(path) == f"/memfd:{where.name} (deleted)":
+                with open(path, "r+b") as file:
+                    return Reached(where, memoryview(mmap.mmap(file.fileno(), SPACE)))
+        return None
+
+    def serve(self, do: Callable[[str, Sequence[int]], tuple[str, Any]]) -> None:
+        """Do what is asked, call after call, until the other side is gone."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._say.send_bytes(pickle.dumps(do(*pickle.loads(self._asked.recv_bytes()))))
 
 
 def packed(given: Any, dumps: Callable[..., bytes] = pickle.dumps) -> list[memoryview]:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from confide._checks import integer
-from confide.banks.beside import SPACE, Lent, Where, copied, packed, reached, room, unpacked, written
+from confide.banks.beside import SPACE, Lent, Reached, Where, copied, packed, room, unpacked, written
 from confide.banks.shard import Recipe, Shard
 from confide.banks.shards import Lost, Place, Threads, Unheard
 from confide.banks.stacked import StackedBank
@@ -46,65 +47,92 @@ to which all that is given travels so, in pieces: a call with something in the s
 class Actor(Shard):
     """A shard that is spoken to in bytes."""
 
-    _memory: memoryview | None = None
+    def __init__(self, recipe: Recipe, first: int, end: int) -> None:
+        super().__init__(recipe, first, end)
+        self._turn, self._kept = threading.Lock(), None
 
     def meet(self, where: Where) -> bool:
-        """Whether a memory of the other side is to be had from here: calls come through it from then on."""
-        self._memory = reached(where)
-        return self._memory is not None
+        """Whether what the other side lends is to be had from here: a thread does what is asked there from then on."""
+        lent = Reached.at(where)
+        if lent is not None:
+            threading.Thread(target=self._serve, args=(lent,), daemon=True).start()
+        return lent is not None
 
-    def told_beside(self, call: str, sizes: Sequence[int]) -> tuple[list[int] | None, Any]:
-        """Do what a call says with what is in the memory; the answer's sizes there, or itself where it has no room.
+    def lives(self) -> None:
+        """Say that this process does."""
 
-        What a call is given may be kept for longer than it lasts, but for rows that go through compiled loops.
-        """
-        memory = self._memory
-        assert memory is not None
-        loops = call == "apply" and isinstance(self._bank, StackedBank) and self._bank.fuses
-        answer = getattr(self, call)(unpacked(memory if loops else copied(memory, sizes), sizes))
-        parts = packed(answer)
-        return (written(memory, parts), None) if room(parts) <= SPACE else (None, answer)
+    def kept(self) -> Any:
+        """An answer that had no room."""
+        kept, self._kept = self._kept, None
+        return kept
 
     def told(self, call: str, sizes: Sequence[int], *pieces: bytes) -> Any:
         """Do what a call says with what was packed into these pieces."""
-        return getattr(self, call)(unpacked(memoryview(bytearray().join(pieces)), sizes))
+        return self._do(call, unpacked(memoryview(bytearray().join(pieces)), sizes))
 
     def told_all(self, call: str, number: int, given: Sequence[Any]) -> Any:
         """Do what a call says with what is given for the shard of this number."""
-        return getattr(self, call)(given[number])
+        return self._do(call, given[number])
+
+    def _serve(self, lent: Reached) -> None:
+        try:
+            lent.serve(lambda call, sizes: self._beside(lent.memory, call, sizes))
+        except BaseException:  # nobody would hear of it, and wait
+            os._exit(1)
+
+    def _beside(self, memory: memoryview, call: str, sizes: Sequence[int]) -> tuple[str, Any]:
+        """Do what a call says with what is in the memory, and leave the answer there: how it ended.
+
+        What a call is given may be kept for longer than it lasts, but for rows that go through compiled loops.
+        """
+        loops = call == "apply" and isinstance(self._bank, StackedBank) and self._bank.fuses
+        try:
+            answer = self._do(call, unpacked(memory if loops else copied(memory, sizes), sizes))
+            parts = packed(answer)
+        except ValueError as error:
+            return "refused", str(error)
+        except Exception:
+            return "failed", None
+        if room(parts) <= SPACE:
+            return "done", written(memory, parts)
+        self._kept = answer
+        return "kept", None
+
+    def _do(self, call: str, given: Any) -> Any:
+        with self._turn:
+            return getattr(self, call)(given)
 
 
 class Known:
-    """An actor, and the memory that it shares with this process where both are on one machine."""
+    """An actor, and what this process lends to it where both are on one machine."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
-        self.actor = actor
-        self.memory: Lent | None = None
-        self._ray, self._lent = ray, Lent.new()
-        self._met = self._lent and actor.meet.remote(self._lent.where)
+        self.actor, self._ray, self._offered = actor, ray, Lent.new()
+        self._met = self._offered and actor.meet.remote(self._offered.where)
+        self._lent: Lent | None = None
 
-    def begin(self, parts: Sequence[memoryview]) -> tuple[Lent, list[int]] | None:
-        """Write what a call is given into the memory; None where it has no room, or there is none."""
-        if self._lent is not None:
-            lent, self._lent = self._lent, None
+    @property
+    def lent(self) -> Lent | None:
+        """What both have, once that is known."""
+        if self._offered is not None:
+            offered, self._offered = self._offered, None
             try:
-                self.memory = lent if self._ray.get(self._met) else None
+                self._lent = offered if self._ray.get(self._met) else None
             except self._ray.exceptions.RayError:  # it is lost, as its next answer says
                 pass
             finally:
-                lent.close()
-        memory = self.memory
-        sizes = memory and memory.begin(parts)
-        return (memory, sizes) if memory and sizes else None
+                offered.close()
+        return self._lent
 
 
 class Begun(NamedTuple):
     """A call on its way."""
 
-    answer: Any
-    shard: Known
-    memory: Lent | None
+    actor: Any
+    lent: Lent | None
     """Through which it went."""
+    answer: Any = None
+    """Of Ray's, if through none."""
 
 
 class Actors(Place):
@@ -165,37 +193,37 @@ class Actors(Place):
         for number, shard in enumerate(shards):
             if stored is None:
                 parts = packed(given[number], self._ray.cloudpickle.dumps)
-                lent = shard.begin(parts)
-                if lent is not None:
-                    begun.append(Begun(shard.actor.told_beside.remote(call, lent[1]), shard, lent[0]))
+                if shard.lent is not None and shard.lent.begin(call, parts):
+                    begun.append(Begun(shard.actor, shard.lent))
                     continue
                 if room(parts) <= INLINE:
                     sizes, pieces = [part.nbytes for part in parts], _pieces(parts)
-                    begun.append(Begun(shard.actor.told.remote(call, sizes, *pieces), shard, None))
+                    begun.append(Begun(shard.actor, None, shard.actor.told.remote(call, sizes, *pieces)))
                     continue
                 stored = self._cluster.put(list(given))
-            begun.append(Begun(shard.actor.told_all.remote(call, number, stored), shard, None))
+            begun.append(Begun(shard.actor, None, shard.actor.told_all.remote(call, number, stored)))
         return begun
 
     def finish(self, begun: Begun) -> Any:
         """However long it takes."""
-        ray, memory = self._cluster, begun.memory
+        ray = self._cluster
         try:
-            said = ray.get(begun.answer)
+            if begun.lent is None:
+                return ray.get(begun.answer)
+            ended, said = begun.lent.finish(lambda: ray.get(begun.actor.lives.remote()))
+            if ended == "kept":
+                return ray.get(begun.actor.kept.remote())
         except ValueError:  # the shard's own words
-            if memory is not None:
-                memory.finish(None)
             raise
         except ray.exceptions.ActorUnavailableError:
-            begun.shard.memory = None  # the shard may read it yet, at any time
             raise Unheard from None
-        except ray.exceptions.RayError:
+        except (ray.exceptions.RayError, EOFError, OSError):
             raise Lost from None
-        if memory is None:
-            return said
-        sizes, other = said
-        inside = memory.finish(sizes)
-        return other if sizes is None else inside
+        if ended == "refused":
+            raise ValueError(said)
+        if ended == "failed":
+            raise Lost
+        return said
 
     def stop(self, shard: Known) -> None:
         """At once, wherever it is."""
