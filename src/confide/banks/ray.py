@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from confide._checks import integer
 from confide.banks.beside import SPACE, Lent, Reached, Where, copied, packed, room, unpacked, written
-from confide.banks.shard import Recipe, Shard
+from confide.banks.shard import Batch, Recipe, Shard
 from confide.banks.shards import Lost, Place, Threads, Unheard
 from confide.banks.stacked import StackedBank
 from confide.extras import need
@@ -192,7 +194,7 @@ class Actors(Place):
         begun, stored = [], None
         for number, shard in enumerate(shards):
             if stored is None:
-                parts = packed(given[number], self._ray.cloudpickle.dumps)
+                parts = self._packed(given[number])
                 if shard.lent is not None and shard.lent.begin(call, parts):
                     begun.append(Begun(shard.actor, shard.lent))
                     continue
@@ -203,6 +205,11 @@ class Actors(Place):
                 stored = self._cluster.put(list(given))
             begun.append(Begun(shard.actor, None, shard.actor.told_all.remote(call, number, stored)))
         return begun
+
+    def _packed(self, given: Any) -> list[memoryview]:
+        """Numbers by Python's own means, in half the time; all else, which may be somebody's own, by Ray's."""
+        numbers = isinstance(given, Batch) and isinstance(given.xs, np.ndarray) and not given.xs.dtype.hasobject
+        return packed(given) if numbers else packed(given, self._ray.cloudpickle.dumps)
 
     def finish(self, begun: Begun) -> Any:
         """However long it takes."""

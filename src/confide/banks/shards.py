@@ -187,6 +187,7 @@ class ShardedBank(Batched):
         ranges = divided(range(copies), place.number(copies))
         self._place, self._shards = place, [_Held(own, place.start(recipe, own)) for own in ranges]
         self._journal: list[Batch] = []
+        self._polls = np.empty((len(ranges), 0), dtype=np.uint16)
         self._number = self._rows = self._turn = self._silenced = 0
         self._lock = threading.Lock()  # over journal and number, which threads that bring shards back read
 
@@ -308,11 +309,16 @@ class ShardedBank(Batched):
     # ------------------------------------------------------------------ batches
 
     def _room(self, rows: int, polled: int) -> Cut:
-        """Room for polls of so many copies each, by shards; none where all copies are asked."""
+        """Room for polls of so many copies each, by shards; none where all copies are asked.
+
+        The same room as before where it fits: memory from the system costs more than what is written into it. No batch
+        needs its polls once it is answered, and whoever was cut off and reads on is lost.
+        """
         edges = np.array([*(held.own.start for held in self._shards), self.copies])
-        most = int(np.diff(edges).max())
-        polls = np.empty((len(self._shards), rows * polled + 1), np.uint16 if most <= 1 << 16 else np.int32)
-        return Cut(edges, polls, np.zeros((len(self._shards), rows if polled else 0), dtype=np.int64))
+        most, need = int(np.diff(edges).max()), rows * polled + 1
+        if not need <= self._polls.shape[1] <= 2 * need:
+            self._polls = np.empty((len(self._shards), need), np.uint16 if most <= 1 << 16 else np.int32)
+        return Cut(edges, self._polls, np.zeros((len(self._shards), rows if polled else 0), dtype=np.int64))
 
     def _apply(
         self,
