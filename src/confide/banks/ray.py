@@ -1,7 +1,8 @@
 """Shards as Ray actors, on a cluster that exists or on one that is started here (`pip install "confide[ray]"`).
 
-The protocol is `confide.banks.shards`'; this is how calls travel. An actor is never restarted, and no call is repeated
-by Ray itself (`max_restarts=0`, `max_task_retries=0`): what became of a shard is decided in one place.
+The protocol is `confide.banks.shards`'; this is how calls travel: to a shard on this machine through what it shares
+with this process (`confide.banks.beside`), to others by Ray. An actor is never restarted, and no call is repeated by
+Ray itself (`max_restarts=0`, `max_task_retries=0`): what became of a shard is decided in one place.
 
 **Ray runs code for whoever reaches its ports**, and what passes through it is private: docs/threat-model.md. A cluster
 that is started here listens on all of the machine's addresses, so it takes calls only with a token, fresh each time, in
