@@ -6,6 +6,7 @@ tested over threads (tests/banks/test_shards.py).
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -22,7 +23,7 @@ import pytest
 from sklearn.linear_model import SGDClassifier
 
 from confide import POP, Plan
-from confide.banks import ReplicaBank, ShardedBank, shards
+from confide.banks import ReplicaBank, ShardedBank, beside, shards
 from confide.banks.ray import Actor, Actors
 from confide.banks.shards import Lost
 from confide.banks.sharing import mark
@@ -47,6 +48,9 @@ class Doomed(Actor):
 
     def die(self, _: None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def here(self, _: None) -> int:
+        return os.getpid()
 
 
 class Doomeds(Actors):
@@ -97,6 +101,29 @@ def test_a_lesson_that_fails_stays_inside(place: Doomeds) -> None:
     for one in (bank, twin):
         assert one.learn_many(np.array([0, 3]), one.encode_many([[1e308, 0, 0], [1, 0, 0]])[0], np.array([0, 1])) == 2
     assert not bank.silent and bank.failures == twin.failures
+
+
+def test_shards_on_this_machine_are_told_beside_ray_and_their_end_is_found(
+    place: Doomeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a child of this process, made at the wrong moment, holds an end of their pipes: then Ray says so."""
+    monkeypatch.setattr(beside, "QUIET", 0.2)
+    bank = ShardedBank(place, DecisionTree(memory=16), 4, 2, 3, Random(seed=1))
+    held_open = os.dup(bank._shards[1].shard._offered.where.said)
+    assert bank.nbytes > 0
+    files = len(os.listdir("/proc/self/fd"))
+    for held in bank._shards:
+        begun = place.begin([held.shard], "here", [None])[0]
+        assert begun.lent is not None and place.finish(begun) != os.getpid()
+        with pytest.raises(Lost):
+            place.finish(place.begin([held.shard], "die", [None])[0])
+    os.close(held_open)
+    del begun, held
+    bank.heed()
+    bank.settle()
+    gc.collect()
+    assert not bank.silent and len(os.listdir("/proc/self/fd")) <= files + 6, "what the lost ones had is given back"
+    bank.close()
 
 
 def test_a_cluster_that_is_started_here_is_closed_to_others(place: Doomeds) -> None:

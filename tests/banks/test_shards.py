@@ -11,7 +11,7 @@ import pickle
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -478,6 +478,11 @@ def test_each_shard_is_told_who_of_its_own_copies_is_asked(copies: int, parts: i
             assert [poll.tolist() for poll in told] == here
 
 
+def far(**calls: Any) -> Any:
+    """An actor on another machine, as the place knows it."""
+    return SimpleNamespace(actor=SimpleNamespace(**calls), lent=None)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 700, 3000])
 def test_a_batch_arrives_in_pieces_as_it_was_sent(rows: int) -> None:
     sent, batches = [], list[Batch]()
@@ -498,7 +503,7 @@ def test_a_batch_arrives_in_pieces_as_it_was_sent(rows: int) -> None:
 
     actor, place = Hears(Recipe(known.LogisticRegression(), 4, 2, 3, None, False), 0, 2), Actors.__new__(Actors)
     vars(place).update(_ray=cluster, _cluster=cluster)
-    reached = SimpleNamespace(told=SimpleNamespace(remote=remote), told_all=SimpleNamespace(remote=remote_all))
+    reached = far(told=SimpleNamespace(remote=remote), told_all=SimpleNamespace(remote=remote_all))
     place.begin([reached, reached], "apply", [batch, batch._replace(number=2)])
     assert [one.number for one in batches] == [1, 2] and all(one.resets == (2,) for one in batches)
     for one in batches:
@@ -513,7 +518,7 @@ def test_what_is_large_is_brought_to_the_cluster_once() -> None:
     place = Actors.__new__(Actors)
     cluster = SimpleNamespace(put=lambda given: put.append(given) or len(put), cloudpickle=pickle)
     vars(place).update(_ray=cluster, _cluster=cluster)
-    shard = SimpleNamespace(told_all=SimpleNamespace(remote=lambda *given: told.append(given)))
+    shard = far(told_all=SimpleNamespace(remote=lambda *given: told.append(given)))
     place.begin([shard, shard], "again", [np.zeros(INLINE), np.ones(INLINE)])
     assert len(put) == 1 and told == [("again", 0, 1), ("again", 1, 1)]
     assert Hearing(*put[0]).heard == [0.0, 1.0]
@@ -523,7 +528,7 @@ class Hearing(Actor):
     """What two shards hear of what is in the store."""
 
     def __init__(self, *given: Any) -> None:
-        self.heard = list[float]()
+        self.heard, self._turn = list[float](), nullcontext()  # type: ignore[assignment]
         for number in range(len(given)):
             self.told_all("hear", number, given)
 

@@ -63,6 +63,8 @@ class Batch(NamedTuple):
     asked: Flags
     resets: tuple[int, ...] = ()
     """Copies that forget everything, before anything else."""
+    part: range | None = None
+    """Copies to write down, after everything else."""
 
 
 class Answer(NamedTuple):
@@ -71,6 +73,8 @@ class Answer(NamedTuple):
     counts: Slots
     taught: Flags
     failures: Failures
+    part: State | None = None
+    """The copies that were to be written down; None also where one of them cannot be."""
 
 
 class Shard:
@@ -87,7 +91,9 @@ class Shard:
             return self._answer
         if batch.number != self._done + 1:
             raise LookupError(f"batch {batch.number} does not follow on {self._done}")
-        self._answer, self._done = self._take(batch), batch.number
+        answer = self._take(batch)
+        part = None if batch.part is None else self._part(batch.part)
+        self._answer, self._done = answer._replace(part=part), batch.number
         return self._answer
 
     def again(self, given: tuple[int, Sequence[Batch]]) -> None:
@@ -106,12 +112,6 @@ class Shard:
         self._bank.load_state(cut(state, self._own), trusted=True)
         return [self._bank.part(among) for among in divided(self._own, SLICES)]
 
-    def part(self, among: range) -> State | None:
-        """A slice; None where a copy cannot be written down, by what it learned: that stays inside, too."""
-        with contained:
-            return self._bank.part(among)
-        return None
-
     def state(self, trusted: bool) -> State:
         """Its copies as `Bank.state` says them."""
         return self._bank.state(trusted)
@@ -120,6 +120,12 @@ class Shard:
         """Bytes held for its copies."""
         share = len(self._own) / self._bank.copies if isinstance(self._bank, StackedBank) else 1
         return int(self._bank.nbytes * share)
+
+    def _part(self, among: range) -> State | None:
+        """A slice; None where a copy cannot be written down, by what it learned: that stays inside, too."""
+        with contained:
+            return self._bank.part(among)
+        return None
 
     def _take(self, batch: Batch) -> Answer:
         rows = len(batch.ys)

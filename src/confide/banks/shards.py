@@ -187,6 +187,7 @@ class ShardedBank(Batched):
         ranges = divided(range(copies), place.number(copies))
         self._place, self._shards = place, [_Held(own, place.start(recipe, own)) for own in ranges]
         self._journal: list[Batch] = []
+        self._polls = np.empty((len(ranges), 0), dtype=np.uint16)
         self._number = self._rows = self._turn = self._silenced = 0
         self._lock = threading.Lock()  # over journal and number, which threads that bring shards back read
 
@@ -308,11 +309,16 @@ class ShardedBank(Batched):
     # ------------------------------------------------------------------ batches
 
     def _room(self, rows: int, polled: int) -> Cut:
-        """Room for polls of so many copies each, by shards; none where all copies are asked."""
+        """Room for polls of so many copies each, by shards; none where all copies are asked.
+
+        The same room as before where it fits: memory from the system costs more than what is written into it. No batch
+        needs its polls once it is answered, and whoever was cut off and reads on is lost.
+        """
         edges = np.array([*(held.own.start for held in self._shards), self.copies])
-        most = int(np.diff(edges).max())
-        polls = np.empty((len(self._shards), rows * polled + 1), np.uint16 if most <= 1 << 16 else np.int32)
-        return Cut(edges, polls, np.zeros((len(self._shards), rows if polled else 0), dtype=np.int64))
+        most, need = int(np.diff(edges).max()), rows * polled + 1
+        if not need <= self._polls.shape[1] <= 2 * need:
+            self._polls = np.empty((len(self._shards), need), np.uint16 if most <= 1 << 16 else np.int32)
+        return Cut(edges, self._polls, np.zeros((len(self._shards), rows if polled else 0), dtype=np.int64))
 
     def _apply(
         self,
@@ -331,9 +337,6 @@ class ShardedBank(Batched):
         self._miss(public)
         if public:
             self._adopt()
-        if self._rows >= EVERY:
-            self._rows = 0
-            self._write_down(public)
         if not (len(ys) or resets or public):
             return np.zeros((0, self.labels), dtype=np.int64), ys
         wanted = np.zeros(len(ys), dtype=np.bool_) if asked is None else asked
@@ -344,11 +347,13 @@ class ShardedBank(Batched):
                 self._journal.append(lessons_of(self._number, xs, copies, ys, lessons, resets))
         heard = wanted & (not self.silent)
         batch = Batch(self._number, _table(xs), copies, ys, *NOBODY, heard, resets)
-        batches = [batch for _ in self._shards]
+        turn = self._slice_due()
+        batches = [batch if turn is None else batch._replace(part=held.slices[turn]) for held in self._shards]
         if cut is not None and cut.ends.size and heard.any():
             ends = cut.ends[:, : len(ys)]
             polls = [line[: end[-1]] for line, end in zip(cut.polls, ends, strict=True)]
-            batches = [batch._replace(polls=poll, ends=end) for poll, end in zip(polls, ends, strict=True)]
+            each = zip(batches, polls, ends, strict=True)
+            batches = [one._replace(polls=poll, ends=end) for one, poll, end in each]
         counts, taught = np.zeros((len(ys), self.labels), dtype=np.int64), np.zeros(len(ys), dtype=np.int64)
         here = [(held, one) for held, one in zip(self._shards, batches, strict=True) if not held.lost]
         begun = self._place.begin([held.shard for held, _ in here], "apply", [one for _, one in here])
@@ -356,6 +361,8 @@ class ShardedBank(Batched):
             answer = self._answer(held, one, given, public)
             if answer is not None:
                 held.done, held.failures = batch.number, answer.failures
+                if turn is not None and answer.part is not None:
+                    held.parts[turn], held.since[turn] = _own(answer.part), held.done
                 counts, taught = counts + answer.counts, taught + answer.taught
         if self.silent:
             counts[:] = 0
@@ -364,6 +371,8 @@ class ShardedBank(Batched):
                 if held.lost:  # what is in the journal will be taught
                     taught[lessons[(copies[lessons] >= held.own.start) & (copies[lessons] < held.own.stop)]] = 1
         self._rows += len(ys)
+        if turn is not None:
+            self._forget_written()
         return counts, taught
 
     def _answer(self, held: _Held, begun: Any, batch: Batch, public: bool) -> Answer | None:
@@ -396,21 +405,19 @@ class ShardedBank(Batched):
 
     # ------------------------------------------------------------------ slices, deaths
 
-    def _write_down(self, public: bool) -> None:
-        """A snapshot of the next slice of every shard; the journal keeps what is in none.
+    def _slice_due(self) -> int | None:
+        """Which slice every shard is to write down with the next batch, which is a matter of rows alone."""
+        if self._rows < EVERY:
+            return None
+        self._rows, turn = 0, self._turn
+        self._turn = (turn + 1) % SLICES
+        return turn
+
+    def _forget_written(self) -> None:
+        """The journal keeps what is in no snapshot.
 
         A slice that cannot be written down stays as it was, and so does its part of the journal.
         """
-        turn, self._turn = self._turn, (self._turn + 1) % SLICES
-        here = [held for held in self._shards if not held.lost]
-        begun = self._place.begin([held.shard for held in here], "part", [held.slices[turn] for held in here])
-        for held, one in zip(here, begun, strict=True):
-            try:
-                part = self._place.finish(one)
-                if part is not None:
-                    held.parts[turn], held.since[turn] = _own(part), held.done
-            except Lost:
-                self._lose(held, public)
         with self._lock:
             oldest = min(int(held.since.min()) for held in self._shards)
             self._journal = [batch for batch in self._journal if batch.number > oldest]
