@@ -8,9 +8,11 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
@@ -327,3 +329,35 @@ def test_what_nobody_reached_is_given_back() -> None:
     del lent
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == files
+
+
+FORKS = """
+import ast, os, sys, time
+from confide.banks.beside import Reached, Where
+lent = Reached.at(Where(*ast.literal_eval(sys.argv[1])))
+if os.fork() == 0:
+    time.sleep(60)
+    os._exit(0)
+print("here", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_end_of_a_shard_is_felt_while_its_own_child_holds_the_pipes() -> None:
+    """A learner may start processes of its own: they live on when the shard is killed."""
+    lent = Lent.new()
+    assert lent is not None
+    about = repr(tuple(lent.where))
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS, about], stdout=subprocess.PIPE, start_new_session=True
+    ) as shard:
+        assert shard.stdout is not None and shard.stdout.readline() == b"here\n"
+        lent.met(shard.pid)
+        lent.close()
+        assert lent.begin("apply", packed(1))
+        shard.kill()
+        began = time.monotonic()
+        with pytest.raises(EOFError):
+            lent.finish(lambda: None)
+        assert time.monotonic() - began < beside.QUIET
+        os.killpg(shard.pid, signal.SIGKILL)

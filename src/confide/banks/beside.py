@@ -17,8 +17,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, cast
 
 __all__ = ["SPACE", "Lent", "Reached", "Where", "copied", "packed", "room", "unpacked", "written"]
 
@@ -52,7 +52,7 @@ class Lent:
         os.posix_fallocate(file, 0, SPACE)  # what is not there now would end this process when it is written
         self._bytes, self._taken = memoryview(mmap.mmap(file, SPACE)), threading.Lock()
         (asked, self._ask), (self._said, say) = Pipe(duplex=False), Pipe(duplex=False)
-        self._theirs = asked, say
+        self._theirs, self._end = (asked, say), cast(int | None, None)
         self.where = Where(os.getpid(), file, name, asked.fileno(), say.fileno())
 
     @staticmethod
@@ -63,6 +63,12 @@ class Lent:
         with suppress(OSError):
             return Lent(f"confide-{secrets.token_hex(16)}")
         return None
+
+    def met(self, process: int) -> None:
+        """This process has reached it: its end is felt from now on, whoever else holds its ends of the pipes."""
+        with suppress(OSError, AttributeError):  # where it cannot be looked at the pipes say it, or `finish` asks
+            self._end = os.pidfd_open(process)
+            weakref.finalize(self, os.close, self._end)
 
     def close(self) -> None:
         """Whoever has not reached it yet never does; and the end of whoever has is felt from now on."""
@@ -83,7 +89,10 @@ class Lent:
 
         EOFError where the other side is gone. `lives` raises what it likes if that is so.
         """
-        while not self._said.poll(QUIET):
+        ends: list[Any] = [self._said] if self._end is None else [self._said, self._end]
+        while self._said not in (ready := wait(ends, QUIET)):
+            if ready and not self._said.poll():
+                raise EOFError
             lives()
         ended, what = pickle.loads(self._said.recv_bytes())
         if ended == "done":

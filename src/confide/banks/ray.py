@@ -54,12 +54,13 @@ class Actor(Shard):
         super().__init__(recipe, first, end)
         self._turn, self._kept = threading.Lock(), None
 
-    def meet(self, where: Where) -> bool:
-        """Whether what the other side lends is to be had from here: a thread does what is asked there from then on."""
+    def meet(self, where: Where) -> int:
+        """This process, where what the other side lends is to be had from here: a thread does what is asked there from
+        then on. 0 where it is not."""
         lent = Reached.at(where)
         if lent is not None:
             threading.Thread(target=self._serve, args=(lent,), daemon=True).start()
-        return lent is not None
+        return 0 if lent is None else os.getpid()
 
     def lives(self) -> None:
         """Say that this process does."""
@@ -120,7 +121,9 @@ class Known:
         if self._offered is not None:
             offered, self._offered = self._offered, None
             try:
-                self._lent = offered if self._ray.get(self._met) else None
+                if (process := self._ray.get(self._met)) > 0:
+                    offered.met(process)
+                    self._lent = offered
             except self._ray.exceptions.RayError:  # it is lost, as its next answer says
                 pass
             finally:
