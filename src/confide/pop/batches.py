@@ -84,8 +84,8 @@ def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
     if type(loop) is not Loop or loop.account.legs is not None:
         return False  # in a relay what is drawn in a round depends on the firings before it
-    if loop.parts and not loop.goes_on:
-        return False  # where a halt ends the answers, nothing public may run ahead of it
+    if loop.parts and (not loop.goes_on or loop.parts.hears):
+        return False  # where a halt ends the answers, nothing public may run ahead of it; nor labels of their questions
     if loop.plan.copies == 0:
         return True
     counter = loop.account.counter
@@ -219,6 +219,7 @@ def _propose(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[byt
     bad = np.zeros(chunk.rows, dtype=np.bool_)
     bad[list(chunk.errors)] = True
     proposed = loop.parts.follow(xs, labels, whos, bad, keep)
+    chunk.errors.update(proposed.errors)
     chunk.guided[:], chunk.own[:], chunk.encoded = proposed.answers, proposed.sources, proposed.rows
     if loop.leaning is not None:
         chunk.offsets = loop.leaning.offsets(proposed.scores, chunk.rows)
