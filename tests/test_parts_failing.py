@@ -21,7 +21,7 @@ from confide.planning.promise import Promise
 from confide.pop.running import PastCap, Running
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
-from tests.test_parts import DELTA, GUIDE, ROUNDS, ROW, Count, Counting, stream
+from tests.test_parts import DELTA, GUIDE, ROUNDS, ROW, Count, Counting, open_leaf, stream
 from tests.test_parts import make as made
 
 pytestmark = pytest.mark.claim("parts.md")
@@ -103,15 +103,18 @@ class Refuses(Count, kind="toy-refuses"):
 class Refusing(Failing, runs=Refuses):
     when = "receive"
 
+    gives: ClassVar[int] = 1
+
     def receive(self, label: int, who: bytes | None) -> int:
         self._fail("receive", label == 1)
-        return label
+        return self.gives if label else 0
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
     Failing.when, Failing.raised, Refusing.raised = "", RuntimeError, RuntimeError
+    Refusing.when, Refusing.gives = "receive", 1
 
 
 def plan_of(*parts: type[Part] | Part) -> Plan:
@@ -243,6 +246,16 @@ def test_a_label_that_a_part_fails_to_receive_is_its_bringers_alone_and_teaches_
     raised: type[BaseException],
 ) -> None:
     Refusing.raised = raised
+    _one_in_two_is_refused(failed=True)
+
+
+@pytest.mark.parametrize("gives", [-1, -2, 2, 7])
+def test_so_is_one_for_which_it_gives_none_or_no_label(gives: int) -> None:
+    Refusing.when, Refusing.gives = "", gives
+    _one_in_two_is_refused(failed=gives != -1)
+
+
+def _one_in_two_is_refused(failed: bool) -> None:
     xs, ys = rows(60, bad=())
     many, follow, plain = (make(plan_of(Refuses, GUIDE), seed=3) for _ in range(3))
     asked = many.predict_many(xs)
@@ -257,7 +270,8 @@ def test_a_label_that_a_part_fails_to_receive_is_its_bringers_alone_and_teaches_
             plain.learn(ticket, y)
     follow.follow_many(np.array(xs), np.array(ys))
     assert failing(plain).heard == failing(follow).heard == expected
-    assert [pop.operator.failures.labels for pop in (many, follow, plain)] == [sum(ys)] * 3
+    assert [pop.operator.failures.labels for pop in (many, follow, plain)] == [sum(ys) * failed] * 3
+    assert open_leaf(follow) == open_leaf(plain), "a guide beside it hears nothing of them either"
 
 
 @pytest.mark.parametrize("raised", RAISED)
@@ -275,6 +289,25 @@ def test_a_record_at_which_a_part_raises_teaches_it_nothing_and_all_others_do(ra
         single.teach(xs[2], 0)
     with pytest.raises(ValueError, match="row 2 was refused, and all good rows were learned"):
         many.teach_many(xs, ys)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_row_that_is_refused_before_is_none_of_its_failures(batch: bool, copies: bool) -> None:
+    """What copies, or a part before it, cannot read it is not asked about."""
+    Failing.when = "check"
+    pop = make(COPIES if copies else PLANS["after a guide"](), seed=3)
+    for xs in ([[1.0]], [[1.0], None, [0.5, 0.5]]):
+        if batch:
+            with pytest.warns(UserWarning, match="were refused"):
+                pop.predict_many(xs)
+            continue
+        for x in xs:
+            with suppress(ValueError):
+                pop.predict(x)
+    with suppress(ValueError):
+        pop.teach_many([[1.0]], [0]) if batch else pop.teach([1.0], 0)
+    assert pop.rounds == 4 and not pop.operator.failures.rows
 
 
 @settings(max_examples=30, deadline=None)

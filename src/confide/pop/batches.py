@@ -214,7 +214,7 @@ def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) 
 
 def _propose(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
     """The public parts' rounds, and the lean's offsets. What they cannot read is refused for the copies too."""
-    for i, said in loop.parts.unreadable(xs).items():
+    for i, said in loop.parts.unreadable(xs, chunk.errors).items():
         chunk.errors.setdefault(i, said)
     bad = np.zeros(chunk.rows, dtype=np.bool_)
     bad[list(chunk.errors)] = True
@@ -360,7 +360,7 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     if loop.plan.copies:
         copies = loop.routing.copies_for(whos) + loop.first_of(loop.account.rounds + 1)
     rows, errors = loop.bank.encode_many(xs)
-    errors = {**loop.parts.unreadable(xs), **errors}
+    errors = {**loop.parts.unreadable(xs, errors), **errors}
     refused: dict[int, ValueError] = {i: ValueError(said) for i, said in errors.items()}
     labels = np.full(len(copies), NOTHING)
     for i, y in enumerate(ys):

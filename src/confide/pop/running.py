@@ -141,9 +141,9 @@ class Running:
         return question
 
     def receive(self, label: int, who: Who) -> int:
-        """A label comes in; what this gives is all that anything sees of it, and −1 means that none came.
+        """A label comes in; what this gives is all that anything sees of it, and −1 means that it is not taken.
 
-        `PastCap`, for its bringer, where it is not taken.
+        `PastCap`, for its bringer, says why. One that it fails at is not taken either.
         """
         return label
 

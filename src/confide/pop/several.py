@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
@@ -50,7 +50,7 @@ _NOTHING = Said(-1, -1, None, (), None)
 _One = tuple[int, Floats | None, Any]
 """What one part says to one row: a label, scores, and what a ticket holds."""
 
-_UNTAKEN = "this label was not taken, and teaches nothing: what receives labels failed, as the operator can see"
+_UNTAKEN = "this label was not taken, and teaches nothing"
 
 
 class Proposed(NamedTuple):
@@ -179,11 +179,15 @@ class Parts:
         return -1
 
     def _received(self, one: Running, label: int, who: Who) -> int:
-        """What a part gives for a label; `PastCap` where it does not take it, or fails."""
+        """What a part gives for a label; `PastCap` where it gives none, does not take it, or fails."""
         if one.unfailing or not _hears(one):
             return one.receive(label, who)
         with Contained(PastCap):
-            return int(one.receive(label, who))
+            came = int(one.receive(label, who))
+            if came >= 0 and (self._labels is None or came < self._labels):
+                return came
+            if came == -1:
+                raise PastCap(_UNTAKEN)
         self._failed = self._failed.plus(Failures(labels=1))
         raise PastCap(_UNTAKEN)
 
@@ -299,18 +303,19 @@ class Parts:
 
     # ------------------------------------------------------------------ many rounds
 
-    def unreadable(self, xs: Any) -> dict[int, str]:
-        """What is wrong with rows that one of them cannot read."""
+    def unreadable(self, xs: Any, before: Collection[int] = ()) -> dict[int, str]:
+        """What is wrong with rows that one of them cannot read; those of which that is known `before` are not tried."""
         errors: dict[int, str] = {}
         for one in self._each:
-            errors = {**(one.unreadable(xs) if one.unfailing else self._unreadable(one, xs)), **errors}
+            found = one.unreadable(xs) if one.unfailing else self._unreadable(one, xs, {*before, *errors})
+            errors = {**found, **errors}
         return errors
 
-    def _unreadable(self, one: Running, xs: Any) -> dict[int, str]:
+    def _unreadable(self, one: Running, xs: Any, before: set[int]) -> dict[int, str]:
         """The same of a user's own part, which `check` says row by row as well."""
         errors: dict[int, str] = {**(self._given(one, one.unreadable, xs) or {})}
         for i in range(len(xs)) if _checks(one) else ():
-            error = None if i in errors else self._tried(True, one.check, xs[i])[1]
+            error = None if i in errors or i in before else self._tried(True, one.check, xs[i])[1]
             if error is not None:
                 errors[i] = _said(error)
         return errors
@@ -391,8 +396,10 @@ class Parts:
 
     def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
         """Labelled records; the stamp of each."""
-        each = [one.teach_rows(xs, labels, whos) if one.unfailing else self._records(one, xs, labels, whos)
-                for one in self._each]  # fmt: skip
+        each = [
+            one.teach_rows(xs, labels, whos) if one.unfailing else self._records(one, xs, labels, whos)
+            for one in self._each
+        ]
         if len(each) <= 1:
             return each[0] if each else np.full(len(labels), -1)
         return np.array([self.stamp([int(one[i]) for one in each]) for i in range(len(labels))], dtype=np.int64)
