@@ -71,7 +71,7 @@ def test_a_learner_that_fails_is_an_alarm_for_the_operator_alone() -> None:
     pop = POP(Failing(), plan, labels=["a", "b"], features=1, fallback="a")
     pop.predict_many([[0.0], [8.0]])
     held, shown = private(pop, Counts(), 0, ["another"]), public("spam", pop, 10, 24, None, 10)
-    none = dict.fromkeys(("no_label", "lessons", "texts", "unread", "silent"), 0)
+    none = dict.fromkeys(("no_label", "lessons", "texts", "unread", "silent", "rows", "labels"), 0)
     assert held["failures"] == {"votes": 80, "raised": 40, **none}
     assert held["alarms"][0] == "another" and held["alarms"][1].startswith("the learner failed: of 80 votes 40")
     assert "fail" not in str({name: value for name, value in shown.items() if name != "plan"})

@@ -143,8 +143,8 @@ _TRY = "give it a few of your rows without Confide: a column of words and number
 
 
 class Failures(NamedTuple):
-    """How often learners and encoders of texts failed: such a vote is an abstention, such a lesson is lost, and such a
-    text has no vector. Private, for the operator.
+    """How often learners, encoders of texts and parts failed: such a vote is an abstention, such a lesson is lost, and
+    such a text has no vector. Private, for the operator.
 
     Examples
     --------
@@ -166,6 +166,10 @@ class Failures(NamedTuple):
     """Texts of which encoders raised, or made something else than a vector."""
     silent: int = 0
     """Rounds in which no copy was heard, as some of them were lost and being brought back (public)."""
+    rows: int = 0
+    """Rows at which a part of one's own raised, or proposed what is no label: they were refused as malformed ones."""
+    labels: int = 0
+    """Labels at which a part of one's own raised: they taught it nothing."""
 
     def plus(self, other: Failures) -> Failures:
         """Both together."""
@@ -200,6 +204,9 @@ class Failures(NamedTuple):
             said.append(f"the text encoder failed: of {self.texts:,} texts {self.unread:,} have no vector")
         if self.silent:
             said.append(f"in {self.silent:,} rounds no copy was heard, as some were lost and had to be brought back")
+        if self.rows or self.labels:
+            lost = f"{self.rows:,} questions were refused and {self.labels:,} labels not learned as it raised"
+            said.append(f"a part of your own failed: {lost}")
         return "; ".join(said)
 
 

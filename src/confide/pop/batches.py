@@ -84,8 +84,8 @@ def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
     if type(loop) is not Loop or loop.account.legs is not None:
         return False  # in a relay what is drawn in a round depends on the firings before it
-    if loop.parts and not loop.goes_on:
-        return False  # where a halt ends the answers, nothing public may run ahead of it
+    if loop.parts and (not loop.goes_on or loop.parts.hears):
+        return False  # where a halt ends the answers, nothing public may run ahead of it; nor labels of their questions
     if loop.plan.copies == 0:
         return True
     counter = loop.account.counter
@@ -214,11 +214,12 @@ def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) 
 
 def _propose(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
     """The public parts' rounds, and the lean's offsets. What they cannot read is refused for the copies too."""
-    for i, said in loop.parts.unreadable(xs).items():
+    for i, said in loop.parts.unreadable(xs, chunk.errors).items():
         chunk.errors.setdefault(i, said)
     bad = np.zeros(chunk.rows, dtype=np.bool_)
     bad[list(chunk.errors)] = True
     proposed = loop.parts.follow(xs, labels, whos, bad, keep)
+    chunk.errors.update(proposed.errors)
     chunk.guided[:], chunk.own[:], chunk.encoded = proposed.answers, proposed.sources, proposed.rows
     if loop.leaning is not None:
         chunk.offsets = loop.leaning.offsets(proposed.scores, chunk.rows)
@@ -359,7 +360,7 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     if loop.plan.copies:
         copies = loop.routing.copies_for(whos) + loop.first_of(loop.account.rounds + 1)
     rows, errors = loop.bank.encode_many(xs)
-    errors = {**loop.parts.unreadable(xs), **errors}
+    errors = {**loop.parts.unreadable(xs, errors), **errors}
     refused: dict[int, ValueError] = {i: ValueError(said) for i, said in errors.items()}
     labels = np.full(len(copies), NOTHING)
     for i, y in enumerate(ys):

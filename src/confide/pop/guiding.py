@@ -54,6 +54,7 @@ class Guiding(Running, runs=GuidePlan):
 
     guide_type = Guide
     source = "guide"
+    unfailing = True
 
     def __init__(
         self, plan: GuidePlan, features: Any, label_weights: Sequence[float] | None, rng: Random, account: Account

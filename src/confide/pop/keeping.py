@@ -204,14 +204,21 @@ class Keeper:
     ) -> tuple[dict[int, ValueError], Mark]:
         """Labels' numbers with the keys of their tickets; by place, what is wrong with those that were not taken.
 
-        A note must name the tickets: of a call that is not cut off, nothing else says that they were used.
+        A note must name the tickets: of a call that is not cut off, nothing else says that they were used. One that is
+        cut off says it in an entry of its own: how many there are is nobody else's to write.
         """
         with self.lock:
             self.begin()
-            taken, refused = self._loop.learn_many(labels)
-            if note is None:
-                return refused, self._loop.account.enter()
-            return refused, self._loop.account.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
+            try:
+                taken, refused = self._loop.learn_many(labels)
+                if note is None:
+                    return refused, self._loop.account.enter()
+                return refused, self._loop.account.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
+            except BaseException:
+                if self._loop.account.used:
+                    with contained:  # where it cannot be written, they go out with what is next
+                        self.settle(self._loop.account.enter(), private=True)
+                raise
 
     def teach(
         self, xs: Any, ys: Sequence[Hashable], whos: Sequence[Who], note: Callable[[Records], Note] | None = None

@@ -286,6 +286,8 @@ class Loop:
                 else:
                     taken.append(self.learn(key, label))
             except ValueError as error:
+                if by_signal(error):
+                    raise
                 refused[i] = error.with_traceback(None)  # whose calls hold the label
         if not together:
             return taken, refused

@@ -88,7 +88,7 @@ class Randomizing(Running, runs=RandomizedLabels):
     """
 
     source = "model"
-    notes = True
+    notes = unfailing = True
 
     def __init__(
         self, part: RandomizedLabels, features: Any, label_weights: Any, rng: Random, account: Account

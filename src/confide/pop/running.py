@@ -44,6 +44,13 @@ class Asked(NamedTuple):
     rows: Sequence[Any]
     """The questions as tickets hold them, if they were asked for."""
 
+    @classmethod
+    def of(cls, answers: Ints, scores: Sequence[Floats | None], rows: Sequence[Any]) -> Asked:
+        """With the scores of each row, None where it has none."""
+        width = max((score.size for score in scores if score is not None), default=0)
+        said = [np.zeros(width) if score is None else score for score in scores]
+        return cls(answers, np.array(said).reshape(len(answers), width) if width else None, rows)
+
 
 class PastCap(ValueError):
     """A label past its person's cap: nothing is drawn for it, and it teaches nothing."""
@@ -53,6 +60,12 @@ class Running:
     """One part in a run. What a subclass leaves out does nothing: it never proposes, learns or releases.
 
     `class Counting(Running, runs=Count)` makes every plan with the part `Count` run with it.
+
+    What it raises at somebody's row or label is that row's or label's alone, and counted for the operator
+    (`Failures`). A row is refused then, as one that cannot be read, and its asker is told no words of it but those of a
+    ValueError out of `encode` or `check`; a label is taken, teaches this part nothing, and nobody is told, but for one
+    that `receive` fails at, which teaches nobody. So count a row only once nothing can be wrong with it. What is done
+    at public rounds, as `begin`, ends the call that it was in.
 
     Parameters
     ----------
@@ -70,6 +83,12 @@ class Running:
     """What `Answer.source` says where it answers; empty where it never proposes."""
     notes: ClassVar[bool] = False
     """Whether it notes what it learns by itself, where no owner keeps a journal."""
+    unfailing: ClassVar[bool] = False
+    """Whether no row and no label makes it raise, but for what `encode` and `check` say of a row.
+
+    Only such a part is led through many at once by its own `follow`, `teach_many`, `teach_rows` and `receive_rows`, and
+    nothing that it raises is caught; any other is led row by row, by the methods for one.
+    """
 
     def __init_subclass__(cls, runs: type[Part] | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -103,16 +122,17 @@ class Running:
         return None
 
     def check(self, x: Any) -> None:
-        """ValueError for an x that it cannot read; nothing is counted."""
+        """ValueError for an x that it cannot read, in a question or a record; nothing is counted."""
 
     def unreadable(self, xs: Any) -> dict[int, str]:
-        """What is wrong with rows that it cannot read, now or later."""
+        """What is wrong with rows that it cannot read, now or later: where it knows more than `check`."""
         return {}
 
     def propose(self, question: Any) -> tuple[int, Floats | None]:
         """Its own label and its scores, one a vector of log-odds; −1 and None where it has none.
 
-        −2 − label is no answer of its own: the label is public, and answers for it as the fallback does.
+        −2 − label is no answer of its own: the label is public, and answers for it as the fallback does. Scores are
+        those of the labels, of two labels the second one's alone.
         """
         return -1, None
 
@@ -121,9 +141,9 @@ class Running:
         return question
 
     def receive(self, label: int, who: Who) -> int:
-        """A label comes in; what this gives is all that anything sees of it, and −1 means that none came.
+        """A label comes in; what this gives is all that anything sees of it, and −1 means that it is not taken.
 
-        `PastCap`, for its bringer, where it is not taken.
+        `PastCap`, for its bringer, says why. One that it fails at is not taken either.
         """
         return label
 
@@ -176,9 +196,7 @@ class Running:
                 self.teach(self.lesson(question), int(labels[i]), whos[i])
             if keep:
                 rows.append(None if bad[i] else self.lesson(question))
-        width = max((score.size for score in scores if score is not None), default=0)
-        said = [np.zeros(width) if score is None else score for score in scores]
-        return Asked(answers, np.array(said).reshape(len(labels), width) if width else None, rows)
+        return Asked.of(answers, scores, rows)
 
     # ------------------------------------------------------------------ history
 
