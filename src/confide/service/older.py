@@ -3,7 +3,7 @@
 The journal has everything for as long as a ticket is good, so memory need not have it too. This index says which of its
 notes has a request, what came of its label, and which notes have rows of a person. It is a file of SQLite without a
 name, which nobody else can open and which ends with the process: a desk that is opened makes it anew from the journal.
-So nothing in it must be durable, and a question costs some 130 bytes of a disk, and none of the memory.
+So nothing in it must be durable, and a question costs some 110 to 190 bytes of a disk, and four of the memory.
 
 Rounds come in bunches, in their order: what leaves the memory together is one row, as nearly all of them are only ever
 counted and dropped. A name stands for a person and an id together, whether or not the person was forgotten
@@ -11,9 +11,10 @@ counted and dropped. A name stands for a person and an id together, whether or n
 found is compared whole.
 
 Who is looked for here asked a fixed number of public rounds ago, or more (`confide.service.requests.RECENT`): whether
-a request is found in memory or here tells nobody anything. Every question is looked for. How long a look takes depends
-on which pages the system has at hand, so on what others looked for lately, late labels among it: that is time, which
-ticks hide (docs/threat-model.md, "Time").
+a request is found in memory or here tells nobody anything. Every question is looked for: in a filter, and on the disk
+if its name may be there, as a retry's is (`confide.service.names`). How long that takes depends on which pages the
+system has at hand, so on what others looked for lately, late labels among it: that is time, which ticks hide
+(docs/threat-model.md, "Time").
 """
 
 from __future__ import annotations
