@@ -93,7 +93,7 @@ class Shard:
             raise LookupError(f"batch {batch.number} does not follow on {self._done}")
         answer = self._take(batch)
         part = None if batch.part is None else self._part(batch.part)
-        self._answer, self._done = answer._replace(part=part), batch.number
+        self._answer, self._done = Answer(*answer[:-1], part), batch.number
         return self._answer
 
     def again(self, given: tuple[int, Sequence[Batch]]) -> None:

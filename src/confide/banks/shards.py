@@ -348,7 +348,7 @@ class ShardedBank(Batched):
         heard = wanted & (not self.silent)
         batch = Batch(self._number, _table(xs), copies, ys, *NOBODY, heard, resets)
         turn = self._slice_due()
-        batches = [batch if turn is None else batch._replace(part=held.slices[turn]) for held in self._shards]
+        batches = [batch if turn is None else Batch(*batch[:-1], held.slices[turn]) for held in self._shards]
         if cut is not None and cut.ends.size and heard.any():
             ends = cut.ends[:, : len(ys)]
             polls = [line[: end[-1]] for line, end in zip(cut.polls, ends, strict=True)]
