@@ -47,7 +47,7 @@ def records(*people: str) -> list[Any]:
 
 def digests(desk: PopDesk) -> list[bytes | None]:
     """All digests of imports that the desk has; None for each that was erased."""
-    imports = desk._requests._imports.values()
+    imports = desk._requests.imports._by_name.values()
     return [digest for one in imports for _, _, digest in one.pieces.values()]
 
 

@@ -161,7 +161,7 @@ def test_who_is_in_the_last_slice_and_forgotten_takes_the_digest_along(folder: P
     desk.forget(f"person {3 * SLICE - 1}")
     for one in both(desk):
         assert {said.kind for said in one.teach(records(3 * SLICE), "import 1") if said} == {"conflict"}
-        known = one._requests.imported(one._keeper.hash(b"import", b"import 1"))
+        known = one._requests.imports.get(one._keeper.hash(b"import", b"import 1"))
         assert known is not None and [digest is None for *_, digest in known.pieces.values()] == [False, False, True]
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from confide.pop.batches import Records as Taken
 from confide.pop.keeping import Keeper
 from confide.service.base import Records, Refusal
+from confide.service.imports import Imported
 from confide.service.journal import IMPORT, NOBODY, NUMBERED, Row, Unreadable, canonical, pack
-from confide.service.requests import Imported
 from confide.service.words import NO_ID, NO_LABEL, NO_SUBJECT
 
 __all__ = ["SLICE", "Import"]

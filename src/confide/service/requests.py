@@ -11,7 +11,6 @@ import sys
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, repeat
 from operator import attrgetter
@@ -25,12 +24,13 @@ from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.asked import Asked, Asking, Hashes, Stored
 from confide.service.base import Later, Question, Refusal, Reply, Said
+from confide.service.imports import Imported, Imports
 from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, TAUGHT, Columns, Row, Rows, unpack
 from confide.service.older import Bunch, Noted, Older, Place
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER, UNREAD
 
-__all__ = ["MOST", "RECENT", "Forgotten", "Imported", "Requests", "refused_for_today"]
+__all__ = ["MOST", "RECENT", "Forgotten", "Requests", "refused_for_today"]
 
 RECENT = 4096
 """Rounds whose questions are in memory, as they were read, for a label or a retry that comes soon. Public."""
@@ -40,42 +40,6 @@ _BUNCHES = 16
 
 MOST = 64
 """Questions that are over and leave with one call, beside twice as many as it asks. Public."""
-
-
-Piece = tuple[int, int, bytes | None]
-
-
-@dataclass(slots=True, repr=False)
-class Imported:
-    """An import of history that had an id."""
-
-    name: bytes
-    sequence: int
-    """The entry that made what there is of it durable."""
-    rounds: int
-    """Rounds taken before it."""
-    minute: int
-    done: int
-    """Records that were taken."""
-    pieces: dict[int, Piece] = field(default_factory=dict)
-    """By entry: where its records begin and end, and their digest; None once one was somebody's who was forgotten."""
-    sums: bytes = NOBODY
-    """Whose rows the digests are."""
-
-    @property
-    def whole(self) -> list[Piece]:
-        """The one digest of an older import, which is of all its records."""
-        return [piece for piece in self.pieces.values() if piece[1] < 0]
-
-    def of(self, sequence: int) -> list[int]:
-        """The entries that have digests of the records of this one."""
-        return [at for at, (_, end, digest) in self.pieces.items() if digest and (at == sequence or end < 0)]
-
-    def erase(self, sequence: int) -> None:
-        """Somebody in this entry is forgotten: drop the digests that they are in."""
-        for at in self.of(sequence):
-            begin, end, _ = self.pieces[at]
-            self.pieces[at] = begin, end, None
 
 
 class Requests:
@@ -106,6 +70,8 @@ class Requests:
         self.quota, self.clock = Quota(), Clock()
         self._hashes = Hashes(keeper, room)
         self.read = self._hashes.read
+        self.imports = Imports()
+        """Imports of history that had an id."""
         self.older = older
         """Where those are that are not in memory."""
         self._by_name: dict[bytes, Stored] = {}
@@ -115,7 +81,6 @@ class Requests:
         self._found: dict[bytes, Stored] = {}  # the same by their names
         self._unread = set[bytes]()  # names of those that the journal cannot give now
         self._late = set[Key]()  # those in memory that are over, while a call looks at them
-        self._digests: dict[int, Imported] = {}  # imports, by the notes that have their digests
         self._ended: set[Key] = set()  # taken for a label that was not noted: the call was cut off
         self._last = self._then = -1  # what is over, by rounds and by minutes
         self._counted = -1  # the round up to which what is in the index was found to be over
@@ -126,8 +91,6 @@ class Requests:
         self._loaded = 0  # the last note of questions that the journal had when the desk was opened
         self._untaught = -1, -1  # of what was asked by then, in rounds and minutes, the journal has no lesson any more
         self._places: dict[Key, Place] = {}  # those of `_recalled`
-        self._imports: dict[bytes, Imported] = {}
-        self._imported: deque[Imported] = deque()
         self.open = 0
         """Answered questions that wait for a label: private."""
 
@@ -303,10 +266,6 @@ class Requests:
         none = [-1] * len(taken)
         return Columns(whose, nobody, nobody, numbers, epochs, copies, leaves, labels, answered, none, xs)
 
-    def imported(self, name: bytes) -> Imported | None:
-        """What is stored of an import."""
-        return self._imports.get(name)
-
     def again(self, body: bytes, width: int, sequence: int, stamp: int) -> None:
         """A note of questions was found in the journal."""
         placed = [*Rows.of(width).placed(body)]
@@ -395,10 +354,10 @@ class Requests:
 
     def taught(self, rows: Iterable[Row], sequence: int) -> None:
         """A note of lessons was written: an import's, or one that is read."""
-        note, others = _Note(sequence, self.clock.now), set[bytes]()
+        of, others = cast(Imported | None, None), set[bytes]()
         for row in rows:
             if row.epoch == IMPORT:
-                self._import(note, row)
+                of = self.imports.read(row, sequence, self.clock.now, of)
                 others.add(row.whose)
             elif not self._brought((row.epoch, row.number), row.label, sequence):
                 others.add(row.whose)
@@ -442,25 +401,6 @@ class Requests:
         place = self._place(key)
         return None if place is None else place.label
 
-    def _import(self, note: _Note, row: Row) -> None:
-        """A row of an import: its name, with how far it came (its `copy`) from where (its `leaf`), or its digest."""
-        known = self._imports.get(row.id) if row.leaf > 0 else None
-        if row.digest != NOBODY:
-            if note.imported is not None:
-                note.imported.pieces[note.sequence] = row.leaf, row.copy, row.digest
-                self._digests[note.sequence] = note.imported
-                note.imported.sums = row.whose
-            return
-        if known is None:
-            done = row.copy if row.copy >= 0 else sys.maxsize  # older ones are whole
-            known = Imported(row.id, note.sequence, row.number, note.minute, done)
-            self._imports[row.id] = known
-            self._imported.append(known)
-        else:
-            known.done, known.sequence = row.copy, note.sequence
-        note.imported = known
-        known.pieces[note.sequence] = row.leaf, row.copy, None  # its digest comes next, unless it was erased
-
     def take(self, key: Key) -> Waiting | None:
         """What waits for the label of a round, which waits no more: `Tickets.held`."""
         stored = self._stored(key)
@@ -496,10 +436,7 @@ class Requests:
         if left:
             self._leave(left)  # as forgetting must find them as long as a note has them, or their lessons
         counted = self._expire_older(most) if most and self.older.size else False
-        while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
-            old = self._imported.popleft()
-            if self._imports.get(old.name) is old:
-                del self._imports[old.name]
+        self.imports.expire(last, then)
         return counted or self._more
 
     def _expire_older(self, most: int) -> bool:
@@ -573,7 +510,7 @@ class Requests:
         if last is None:
             return None
         self._tear(TAUGHT, last.sequence)
-        self._digests = {at: one for at, one in self._digests.items() if at > last.sequence}
+        self.imports.torn(last.sequence)
         if last.sequence > self._loaded:  # before that tickets may have been set to last longer
             self._untaught = last.rounds - self._life, last.minute - self._minutes
         return last.sequence
@@ -616,7 +553,7 @@ class Requests:
                 taught.add(sequence)
             else:
                 asked.setdefault(sequence, {})
-        digests = [(one, at) for at in sorted(taught) for one in self._digests.values() if at in one.pieces]
+        digests = self.imports.of(taught)
         erased = [(ASKED, at, whose, [theirs[i] for i in sorted(theirs)]) for at, theirs in sorted(asked.items())]
         erased += [(TAUGHT, at, whose, list[Row]()) for at in sorted(taught)]
         theirs = {(at, one.sums) for one, sequence in digests for at in one.of(sequence)}
@@ -664,15 +601,6 @@ class _Mark(NamedTuple):
     @classmethod
     def of(cls, bunch: Bunch) -> _Mark:
         return cls(bunch.number, bunch.minute, bunch.sequence)
-
-
-@dataclass(slots=True, repr=False)
-class _Note:
-    """A note of lessons, while its rows are read."""
-
-    sequence: int
-    minute: int
-    imported: Imported | None = None
 
 
 def _is_over(number: int, minute: int, ends: tuple[int, int]) -> bool:

@@ -51,7 +51,7 @@ class Teacher:
             self._check()
             if self.busy:
                 raise ValueError(ONE_IMPORT)
-            before = self._requests.imported(given.name)
+            before = self._requests.imports.get(given.name)
             self.busy = True
         try:
             if before is not None and not given.same(before):
