@@ -171,7 +171,9 @@ class Book:
         self._check()
         with self._writing:
             self._check()
-            prune, tear = max(prune, self._owed[0]), {**self._owed[1], **(tear or {})}
+            owed, given = self._owed[1], tear or {}
+            prune = max(prune, self._owed[0])
+            tear = {kind: max(owed.get(kind, -1), given.get(kind, -1)) for kind in {**owed, **given}}
             try:
                 self._store.sweep(self._key, self.epoch, prune, tuple(tear.items()))
                 self._owed = -1, {}

@@ -225,6 +225,10 @@ class Account:
         if self._most is not None:
             self._named.update(who for who in whos if who is not None)
 
+    def named(self) -> None:
+        """The ledger has everybody who was named so far: no entry, which may be a private call's, says it again."""
+        self._named.clear()
+
     # ------------------------------------------------------------------ durable, then seen
 
     def enter(

@@ -332,6 +332,7 @@ class Keeper:
         given = [[(x, whose if self._people else None) for whose, x in rows] for rows in (records, asked)]
         with self.lock:
             self._loop.parts.recount(*given)
+            self._loop.account.named()  # by the entries that these rows are from
 
     def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
         """Lessons from the journal, in order.

@@ -116,6 +116,7 @@ class PopDesk:
         self._counted = -1  # the entry of the last counts that were noted at a public time
         self._stamps = True  # whether the next note of questions says which stamps lessons before it can have
         self._closed = 0  # where labels alone are protected: what the last snapshot had that was written at one
+        self._over = False  # whether notes of questions may be needed no more
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
@@ -239,7 +240,8 @@ class PopDesk:
             self._closed = self._keeper.leaf
             done = self._requests.learned(self._before(self._snapshot), self._leaves)
             if done is not None:
-                self._book.sweep(tear={TAUGHT: done})
+                self._book.sweep(tear={TAUGHT: done.sequence})
+                self._requests.swept(done)  # until then forgetting must find the lessons in them
 
     def beat(self) -> None:
         """Look whether the ledger is there; if not, the desk has ended: where nobody asks, no one else finds out."""
@@ -344,8 +346,10 @@ class PopDesk:
             replies = requests.replies(asked, found)
             requests.dismiss()
             rounds = keeper.rounds
-            if requests.expire(rounds, most):
+            self._over |= requests.expire(rounds, most)
+            if self._over and entered is not None:  # else it would go with the next write, which may be a label's
                 self._tear(most)
+                self._over = False
             due = self._every is not None and rounds - self._saved >= self._every
         if entered is not None:
             keeper.settle(entered)
@@ -550,18 +554,19 @@ class PopDesk:
         """
         with self._lock:
             self._check()
-            if self._alone is not None:
-                self._save_first()
             whose = self._keeper.who(subject)
             drawn = [] if self._alone is None else [one.key[1] for one in self._requests.of(whose)]
-            self._note_counts()
             gone = self._requests.forget(whose)
-            self._look(gone)
+            self._look(gone)  # before anything is added, which would go with somebody else's write
             if self._alone is not None:
-                self._alone.drop(drawn)
+                self._save_first()
+            if not self._counts.empty:  # before the first question its call alone notes them
+                self._note_counts()
             known = bool(gone.erased) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in gone.erased)
             entered = self._keeper.forget(whose, erased)
+            if self._alone is not None:
+                self._alone.drop(drawn)
             self._requests.forgotten(gone)  # last: a call that is cut off before finds all of theirs again
         try:
             self._keeper.settle(entered, private=True)
@@ -569,8 +574,7 @@ class PopDesk:
             if self._book.ended:
                 raise
             raise Later(AGAIN) from None
-        if self._requests.older.undone:
-            raise Later(AGAIN)
+        self._requests.check_done(gone)
         return known
 
     def _look(self, gone: Forgotten) -> None:
@@ -590,7 +594,8 @@ class PopDesk:
         What is dropped from the journal, and when the next one is due, are as if it had not been written.
         """
         try:
-            self._note_counts()
+            if not self._counts.empty:
+                self._note_counts()
             self.pop.save(self.folder)
         except StateError:
             if self._book.ended:

@@ -109,7 +109,8 @@ class Place(NamedTuple):
 
     def left(self, key: bytes) -> Place:
         """What is left of it once its person was forgotten."""
-        return self._replace(key=key, label=-1, source=-1, taught=-1, lesson=0, forgotten=True, shares=None)
+        came = self._replace(label=-1, source=-1, taught=-1, lesson=0, counted=False, shares=None)
+        return came._replace(key=key, forgotten=True)
 
     def pack(self, width: int) -> bytes:
         """In so many bytes."""
@@ -288,8 +289,8 @@ class Older:
             raise Later(AGAIN) from None
 
     def _do(self, write: Callable[[], object], about: int | bytes) -> None:
-        """A write of a private call, or the next public one's."""
-        if not self.undone:
+        """A write of a private call, or the next public one's: after one about the same that could not be made."""
+        if self._db.in_transaction and all(one != about for one, _ in self.undone):
             with suppress(sqlite3.Error, OSError), self._lock:
                 write()
                 return
@@ -354,7 +355,7 @@ class Older:
     def at(self, number: int, *, private: bool = False) -> Place | None:
         """The question of a round."""
         if private:
-            self._check_done((number,))
+            self.check_done((number,))
         with self._privately() if private else self._guarded(), self._lock:
             found = self._with(number)
         return None if found is None else found[0].place(found[1])
@@ -386,10 +387,10 @@ class Older:
             rows = self._db.execute(select, (counted,)).fetchall()
         every = (one for row in rows for one in Bunch(*row).places)
         theirs = [one for one in every if one.key[:16] == whose and not one.forgotten]
-        self._check_done({one.number for one in theirs})
+        self.check_done({one.number for one in theirs})
         return theirs
 
-    def _check_done(self, about: Collection[int | bytes]) -> None:
+    def check_done(self, about: Collection[int | bytes]) -> None:
         """`Later` where a write about one of these could not be made yet."""
         if any(undone in about for undone, _ in self.undone):
             raise Later(AGAIN)
@@ -467,7 +468,7 @@ class Older:
 
     def others(self, whose: bytes) -> list[tuple[str, int]]:
         """Notes (kind, sequence) that have other rows of somebody than questions with rounds."""
-        self._check_done((whose,))
+        self.check_done((whose,))
         with self._privately(), self._lock:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 

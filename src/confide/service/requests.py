@@ -499,21 +499,21 @@ class Requests:
             self._tear(ASKED, done)
         return done
 
-    def learned(self, before: int, leaves: int) -> int | None:
-        """Up to which entry notes of lessons are no longer needed; None if all are. If there are any does not enter.
+    def learned(self, before: int, leaves: int) -> Noted | None:
+        """The note up to which those of lessons are not needed; None if all are. If there are any does not enter.
 
         They go up to a note of questions that is gone, and not after the entry `before`, a snapshot's, and no lesson of
         them has a stamp from `leaves` on. So no note of a lesson goes before its question's: as long as a question is
         known, it is known that its label was taken, however long tickets are set to last meanwhile.
         """
-        last = self.older.before(min(before, self._torn[ASKED]), leaves)
-        if last is None:
-            return None
+        return self.older.before(min(before, self._torn[ASKED]), leaves)
+
+    def swept(self, last: Noted) -> None:
+        """Notes of lessons up to this note are gone."""
         self._tear(TAUGHT, last.sequence)
         self.imports.torn(last.sequence)
         if last.sequence > self._loaded:  # before that tickets may have been set to last longer
             self._untaught = last.rounds - self._life, last.minute - self._minutes
-        return last.sequence
 
     def _tear(self, kind: str, sequence: int) -> None:
         self.older.torn(kind, sequence)
@@ -570,9 +570,14 @@ class Requests:
             self.open -= one.open and one.number > self._counted
             self.older.change(one.left(stored.name + counted))
         self.dismiss()
+        self._ended.difference_update([stored.key for _, stored in gone.older], [stored.key for stored in gone.recent])
         self.older.forget(gone.whose)
         for imported, sequence in gone.digests:
             imported.erase(sequence)
+
+    def check_done(self, gone: Forgotten) -> None:
+        """`Later` where something of this could not be written in the index yet."""
+        self.older.check_done({gone.whose, *[place.number for place, _ in gone.older]})
 
 
 class Forgotten(NamedTuple):
