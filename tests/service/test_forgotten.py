@@ -14,7 +14,7 @@ from confide import POP, Monitor, Plan
 from confide.service import requests
 from confide.service.base import Question, Reply
 from confide.service.desk import PopDesk
-from confide.service.older import _ABOUT
+from confide.service.older import ABOUT
 from tests.label_pops import alone as labels_alone
 from tests.saved import make
 from tests.service.opened import again, ask, folder, guided, learn, ticket
@@ -93,7 +93,7 @@ def same(one: list[Any], other: list[Any]) -> None:
 def places(desk: PopDesk) -> list[Any]:
     found, last = list[Any](), -1
     while (bunch := desk._requests.older.after(last)) is not None:
-        found, last = found + bunch.every, bunch.number
+        found, last = found + bunch.places, bunch.number
     return found
 
 
@@ -287,4 +287,4 @@ def test_bunches_with_forgotten_people_have_the_width_of_those_without(
             worlds.append(seen)
     same(*worlds)
     widths = {width for every in worlds[1] for _, width, _ in every}
-    assert max(widths) == _ABOUT.size + 2 * 8
+    assert max(widths) == ABOUT.size + 2 * 8

@@ -386,7 +386,8 @@ class Store(Reader):
             # What is dropped goes first: what is new is then written over the same pages.
             for kind, before in sorted({one for entry in entries for one in entry.dropped}):
                 self.run("DELETE FROM released WHERE model = ? AND kind = ? AND number < ?", key, kind, before)
-            self._tear(key, batch.tear)
+            if batch.tear:
+                self._tear(key, batch.tear)
             if erased:
                 self._erase(key, erased, noted)
             rows: tuple[tuple[str, Collection[Row], str], ...] = (

@@ -52,7 +52,8 @@ class Imports:
 
     def __init__(self) -> None:
         self._by_name: dict[bytes, Imported] = {}
-        self._in_order: deque[Imported] = deque()
+        self.in_order: deque[Imported] = deque()
+        """All of them, oldest first."""
         self._digests: dict[int, Imported] = {}
 
     def get(self, name: bytes) -> Imported | None:
@@ -74,7 +75,7 @@ class Imports:
             done = row.copy if row.copy >= 0 else sys.maxsize  # older ones are whole
             known = Imported(row.id, sequence, row.number, minute, done)
             self._by_name[row.id] = known
-            self._in_order.append(known)
+            self.in_order.append(known)
         else:
             known.done, known.sequence = row.copy, sequence
         known.pieces[sequence] = row.leaf, row.copy, None  # its digest comes next, unless it was erased
@@ -90,7 +91,7 @@ class Imports:
 
     def expire(self, last: int, then: int) -> None:
         """Those of these rounds and minutes, or earlier, are not known any more."""
-        while self._in_order and self._in_order[0].rounds <= last and self._in_order[0].minute <= then:
-            old = self._in_order.popleft()
+        while self.in_order and self.in_order[0].rounds <= last and self.in_order[0].minute <= then:
+            old = self.in_order.popleft()
             if self._by_name.get(old.name) is old:
                 del self._by_name[old.name]

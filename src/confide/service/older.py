@@ -109,8 +109,8 @@ class Place(NamedTuple):
 
     def left(self, key: bytes) -> Place:
         """What is left of it once its person was forgotten."""
-        came = self._replace(label=-1, source=-1, taught=-1, lesson=0, counted=False, shares=None)
-        return came._replace(key=key, forgotten=True)
+        nothing: dict[str, Any] = {"label": -1, "source": -1, "taught": -1, "lesson": 0, "counted": False}
+        return self._replace(key=key, forgotten=True, shares=None, **nothing)
 
     def pack(self, width: int) -> bytes:
         """In so many bytes."""

@@ -272,7 +272,7 @@ class Requests:
         rows, known = [row for _, row in placed], [self._hashes.named(row) for _, row in placed]
         names, counted, places = [name for name, _ in known], [one for _, one in known], [at for at, _ in placed]
         self._took(Columns.of(rows), names, counted, places, None, sequence)
-        self._noted(Columns.of(rows), sequence, stamp, loading=True)
+        self._noted(Columns.of(rows), sequence, stamp, len(body) // width)
         self.age(sys.maxsize)
         self._loaded = sequence
 
@@ -316,14 +316,13 @@ class Requests:
             self.quota.took(one, now, rounds)
         return note
 
-    def _noted(self, rows: Columns, sequence: int, stamp: int | None, *, loading: bool = False) -> None:
-        """A note of these rows was written, or is read."""
+    def _noted(self, rows: Columns, sequence: int, stamp: int | None, read: int | None = None) -> None:
+        """A note of these rows was written; or is read, and had so many rows with those that were erased."""
         # Of somebody forgotten it is not known any more whether something stood for the label: so all count.
-        rounds = max(rows.number, default=0)
+        rounds, size = max(0, *rows.number, 0), len(rows.number) if read is None else read
         awaited = rounds if self._deadline else -1
         others = {whose for whose, number in zip(rows.whose, rows.number, strict=True) if number <= 0}
-        noted = Noted(sequence, rounds, self.clock.now, awaited, stamp, len(rows.number))
-        self.older.note(noted, others, loading)
+        self.older.note(Noted(sequence, rounds, self.clock.now, awaited, stamp, size), others, read is not None)
 
     def age(self, durable: int) -> None:
         """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
@@ -436,7 +435,8 @@ class Requests:
         if left:
             self._leave(left)  # as forgetting must find them as long as a note has them, or their lessons
         counted = self._expire_older(most) if most and self.older.size else False
-        self.imports.expire(last, then)
+        if self.imports.in_order:
+            self.imports.expire(last, then)
         return counted or self._more
 
     def _expire_older(self, most: int) -> bool:
