@@ -26,6 +26,7 @@ from confide.banks.beside import SPACE, Lent, Reached, Where, copied, packed, ro
 from confide.banks.shard import Batch, Recipe, Shard
 from confide.banks.shards import Lost, Place, Threads, Unheard
 from confide.banks.stacked import StackedBank
+from confide.contained import contained
 from confide.extras import need
 
 __all__ = ["WORTH", "Actor", "Actors", "chosen", "place_named"]
@@ -90,17 +91,17 @@ class Actor(Shard):
         What a call is given may be kept for longer than it lasts, but for rows that go through compiled loops.
         """
         loops = call == "apply" and isinstance(self._bank, StackedBank) and self._bank.fuses
-        try:
-            answer = self._do(call, unpacked(memory if loops else copied(memory, sizes), sizes))
-            parts = packed(answer)
-        except ValueError as error:
-            return "refused", str(error)
-        except Exception:
-            return "failed", None
-        if room(parts) <= SPACE:
-            return "done", written(memory, parts)
-        self._kept = answer
-        return "kept", None
+        with contained:
+            try:
+                answer = self._do(call, unpacked(memory if loops else copied(memory, sizes), sizes))
+                parts = packed(answer)
+            except ValueError as error:
+                return "refused", str(error)
+            if room(parts) <= SPACE:
+                return "done", written(memory, parts)
+            self._kept = answer
+            return "kept", None
+        return "failed", None
 
     def _do(self, call: str, given: Any) -> Any:
         with self._turn:

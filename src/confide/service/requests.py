@@ -61,7 +61,7 @@ class Requests:
     def __init__(self, pop: POP, keeper: Keeper, older: Older, room: int, minutes: int) -> None:
         if len(pop.labels) > MOST_LABELS:
             raise ValueError(f"a served model has {MOST_LABELS:,} labels at most: join those that are rare")
-        self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
+        self._pop, self._keeper, self._labels = pop, keeper, pop.labels
         alone = pop.operator.randomizing
         self._deadline = alone is not None and alone.part.deadline is not None
         self._tickets, self._life, self._minutes = keeper.tickets, keeper.tickets.life, minutes
