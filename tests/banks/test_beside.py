@@ -251,6 +251,15 @@ def test_a_process_that_cannot_answer_ends(monkeypatch: pytest.MonkeyPatch) -> N
     ended = list[int]()
     monkeypatch.setattr(os, "_exit", ended.append)
     place = Here(Ends)
+    with pytest.raises(Lost):  # what a call raises, whatever it is, is its answer
+        done(place, a_shard(place), "leave")
+    assert not ended
+
+    def broken(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Ends, "_beside", broken, raising=False)
+    place = Here(Ends)
     with pytest.raises(Lost):  # the thread is gone, and with it its ends of the pipes
         done(place, a_shard(place), "leave")
     assert ended == [1]
@@ -361,3 +370,18 @@ def test_the_end_of_a_shard_is_felt_while_its_own_child_holds_the_pipes() -> Non
             lent.finish(lambda: None)
         assert time.monotonic() - began < beside.QUIET
         os.killpg(shard.pid, signal.SIGKILL)
+
+
+def test_an_answer_to_another_call_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a process that was forked from the one that lent a memory says nothing through it."""
+    lent = Lent.new()
+    assert lent is not None
+    reached = Reached.at(lent.where)
+    assert reached is not None and lent.begin("apply", packed(1))
+    reached._say.send_bytes(pickle.dumps((0, "done", [])))
+    with pytest.raises(EOFError):
+        lent.finish(lambda: None)
+    other = Lent.new()
+    assert other is not None
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert not other.begin("apply", packed(1))

@@ -70,3 +70,16 @@ def test_what_was_never_asked_is_looked_for_on_the_disk_two_times_in_ten_thousan
     assert size == 16 * len(halves)
     names.drop(len(halves))
     assert db.execute("SELECT count(*) FROM run").fetchone() == (0,) and not names.find(some)
+
+
+def test_a_filter_goes_with_its_runs_however_short_names_are_known(db: sqlite3.Connection) -> None:
+    """A model's tickets may last for two runs: then no filter has what is long gone for more than its own time."""
+    rng, names, at = np.random.default_rng(2), Names(db), 0
+    for _ in range(3 * module.RUNS + 5):
+        names.add(rng.integers(-(2**63), 2**63 - 1, size=module.RUN).tolist(), range(at + 1, at + module.RUN + 1))
+        at += module.RUN
+        names.drop(at - 2 * module.RUN)
+    others = module._places(rng.integers(-(2**63), 2**63 - 1, size=100_000))
+    assert len(names._filters) <= 2 and all(len(one.may_have(others)) < 60 for one in names._filters)
+    names.drop(at)
+    assert not names._filters and not names.find([1])

@@ -48,11 +48,13 @@ class Lent:
 
     def __init__(self, name: str) -> None:
         file = os.memfd_create(name)
+        os.fchmod(file, 0o600)
         self._close = weakref.finalize(self, os.close, file)
         os.posix_fallocate(file, 0, SPACE)  # what is not there now would end this process when it is written
         self._bytes, self._taken = memoryview(mmap.mmap(file, SPACE)), threading.Lock()
         (asked, self._ask), (self._said, say) = Pipe(duplex=False), Pipe(duplex=False)
         self._theirs, self._end = (asked, say), cast(int | None, None)
+        self._number, self._process = 0, os.getpid()
         self.where = Where(os.getpid(), file, name, asked.fileno(), say.fileno())
 
     @staticmethod
@@ -77,11 +79,13 @@ class Lent:
             end.close()
 
     def begin(self, call: str, parts: Sequence[memoryview]) -> bool:
-        """Have the other side do `call` with these; False without room, or where a call before has the memory still."""
-        if room(parts) > SPACE or not self._taken.acquire(blocking=False):
+        """Have the other side do `call` with these; False without room, where a call before has the memory still, or in
+        a process that was forked from the one that made it."""
+        if room(parts) > SPACE or os.getpid() != self._process or not self._taken.acquire(blocking=False):
             return False
+        self._number += 1
         with suppress(OSError):  # the other side is gone, as `finish` finds
-            self._ask.send_bytes(pickle.dumps((call, written(self._bytes, parts))))
+            self._ask.send_bytes(pickle.dumps((self._number, call, written(self._bytes, parts))))
         return True
 
     def finish(self, lives: Callable[[], object]) -> tuple[str, Any]:
@@ -94,7 +98,9 @@ class Lent:
             if ready and not self._said.poll():
                 raise EOFError
             lives()
-        ended, what = pickle.loads(self._said.recv_bytes())
+        number, ended, what = pickle.loads(self._said.recv_bytes())
+        if number != self._number:
+            raise EOFError
         if ended == "done":
             what = unpacked(copied(self._bytes, what), what)
         self._taken.release()
@@ -123,7 +129,8 @@ class Reached:
         """Do what is asked, call after call, until the other side is gone."""
         with suppress(EOFError, OSError):
             while True:
-                self._say.send_bytes(pickle.dumps(do(*pickle.loads(self._asked.recv_bytes()))))
+                number, call, sizes = pickle.loads(self._asked.recv_bytes())
+                self._say.send_bytes(pickle.dumps((number, *do(call, sizes))))
 
 
 def packed(given: Any, dumps: Callable[..., bytes] = pickle.dumps) -> list[memoryview]:

@@ -79,7 +79,7 @@ class Book:
             If a write failed before, if the book was closed, or if this process was forked from its owner.
         """
         with self._adding:
-            self._check()
+            self.check()
             self._sequence += 1
             self._pending.append((self._sequence, entry))
             return self._sequence
@@ -106,13 +106,13 @@ class Book:
         ValueError
             If there is no entry with this number.
         """
-        self._check()
+        self.check()
         if sequence <= self._durable:
             return
         if sequence > self._sequence:
             raise ValueError(f"no entry has the number {sequence}: wait for what add returned")
         with self._writing:
-            self._check()
+            self.check()
             if sequence <= self._durable:
                 return
             began = self.clock()
@@ -125,11 +125,11 @@ class Book:
                 self._ended = self._why(error)
                 if not isinstance(error, Exception):
                     raise
-            self._check()
+            self.check()
 
     def look(self, kind: str, sequence: int) -> tuple[int, bytes] | None:
         """The width and the body of a note that is durable; None where there is none. StateError if it is not read."""
-        self._check()
+        self.check()
         return self._store.look(self._key, kind, sequence)
 
     def beat(self) -> None:
@@ -142,19 +142,21 @@ class Book:
         StateError
             If it is not, or the book had ended.
         """
-        self._check()
+        self.check()
         with self._writing:
-            self._check()
+            self.check()
             try:
                 self._store.beat(self._key, self.epoch)
             except BaseException as error:
                 self._ended = self._why(error)
                 if not isinstance(error, Exception):
                     raise
-            self._check()
+            self.check()
 
-    def sweep(self, prune: int = -1, tear: Mapping[str, int] | None = None) -> None:
+    def sweep(self, prune: int = -1, tear: Mapping[str, int] | None = None) -> bool:
         """Drop what is needed no more, now and in a write of its own: how much there is may be private.
+
+        False if it could not be. It is dropped with the next sweep then, and with nobody else's write.
 
         Parameters
         ----------
@@ -162,29 +164,31 @@ class Book:
             Used tickets up to this number, which have expired anyway.
         tear
             Up to which entry notes go, by their kinds.
-
-        Raises
-        ------
-        StateError
-            If it could not be. It is dropped with the next sweep then, and with nobody else's write.
         """
-        self._check()
+        self.check()
         with self._writing:
-            self._check()
+            self.check()
             owed, given = self._owed[1], tear or {}
             prune = max(prune, self._owed[0])
             tear = {kind: max(owed.get(kind, -1), given.get(kind, -1)) for kind in {**owed, **given}}
             try:
+                if prune < 0 and not tear:
+                    return True
                 self._store.sweep(self._key, self.epoch, prune, tuple(tear.items()))
                 self._owed = -1, {}
-            except Exception:
+            except Exception:  # the beat finds out why
                 self._owed = prune, tear
-                raise StateError(f"the ledger {self.place} could not be written: try again") from None
+            return self._owed == (-1, {})
+
+    @property
+    def owes(self) -> bool:
+        """Whether something that is needed no more could not be dropped: for the operator's eyes."""
+        return self._owed != (-1, {})
 
     def tear(self, kind: str, before: int) -> None:
         """With the next write, drop the journal's notes of this kind up to this sequence number."""
         with self._adding:
-            self._check()
+            self.check()
             self._tear[kind] = max(self._tear.get(kind, -1), before)
 
     def end(self, why: str) -> None:
@@ -216,7 +220,8 @@ class Book:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """StateError if nothing is written any more, or this process was forked from its owner."""
         if os.getpid() != self.pid:  # before any lock: another thread may have held it when the process was forked
             raise StateError("this book was forked: two processes must not spend one budget; use it where it was made")
         if self._ended is not None:

@@ -197,8 +197,8 @@ class Asked:
             ]
         return was
 
-    def leave(self, end: int) -> Left:
-        """Those before this one are not in memory any more: where the journal has them, and what came of them."""
+    def left(self, end: int) -> Left:
+        """Those in memory before this one, as the index has them: where the journal has them, and what came of them."""
         cut, rows, names = slice(self.first, end), self.rows, self.names[self.first : end]
         waiting, n = self.waiting[cut], len(names)
         watched = [self.watched if one is None else one.counted for one in waiting]
@@ -208,7 +208,6 @@ class Asked:
             rows.label[cut], rows.source[cut], self.taught[cut], self.lesson[cut], watched,
             map(NOBODY.__eq__, rows.digest[cut]),
         )  # fmt: skip
-        self.first = end
         return Left(rows.number[cut], names, self.counted[cut], [*about], self.shares[cut] or [None] * n)
 
 

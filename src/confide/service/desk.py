@@ -49,6 +49,7 @@ from confide.service.words import (
     ROLLED_BACK,
     UNREAD,
     UNSAVED,
+    UNSWEPT,
     UNWRITTEN,
 )
 
@@ -239,8 +240,7 @@ class PopDesk:
             self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
             self._closed = self._keeper.leaf
             done = self._requests.learned(self._before(self._snapshot), self._leaves)
-            if done is not None:
-                self._book.sweep(tear={TAUGHT: done.sequence})
+            if done is not None and self._book.sweep(tear={TAUGHT: done.sequence}):
                 self._requests.swept(done)  # until then forgetting must find the lessons in them
 
     def beat(self) -> None:
@@ -624,7 +624,7 @@ class PopDesk:
         """
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
-            alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
+            alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved + [UNSWEPT] * self._book.owes
             seen = private(self.pop, self._counts, self._requests.open, alarms)
         if self._kept():
             self._seen = seen

@@ -2,8 +2,9 @@
 
 A name is known by half of it, 64 bits of a keyed hash. The newest halves are in a dict; every so many of them become a
 *run*, a row of SQLite with all halves in order and their rounds. A filter in memory says of nearly every name that was
-never asked that it is in no run of its, so that the disk is looked at for names that were asked, and for two in ten
-thousand others, which the hash chooses. When runs are made follows from how many names came: it is public.
+never asked that it is in no run of its, so that the disk is looked at for names that were asked, and, for each filter,
+for two in ten thousand others, which the hash chooses. When runs are made follows from how many names came: that is
+public.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class _Filter:
 
     runs: list[int] = field(default_factory=list)
     """Each by its last round."""
+    added: int = 0
+    """How many there ever were."""
     bits: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1 << _BITS - 3, dtype=np.uint8), repr=False)
 
     def add(self, places: NDArray[np.uint64]) -> None:
@@ -66,9 +69,10 @@ class Names:
         last, run = rounds[-1], np.array([[*self._new], [*self._new.values()]], dtype="<i8").T
         run = run[run[:, 0].argsort()]
         self._db.execute("INSERT INTO run VALUES (?, ?)", (last, run.tobytes()))
-        if not self._filters or len(self._filters[-1].runs) >= RUNS:
+        if not self._filters or self._filters[-1].added >= RUNS:
             self._filters.append(_Filter())
         self._filters[-1].runs.append(last)
+        self._filters[-1].added += 1
         self._filters[-1].add(_places(run[:, 0]))
         self._new = {}
 
@@ -93,9 +97,9 @@ class Names:
 
     def drop(self, number: int) -> None:
         """Names of rounds up to this one need not be known any more."""
-        while self._filters and self._filters[0].runs and self._filters[0].runs[0] <= number:
+        while self._filters and self._filters[0].runs[0] <= number:
             self._db.execute("DELETE FROM run WHERE last = ?", (self._filters[0].runs.pop(0),))
-            if not self._filters[0].runs and len(self._filters) > 1:
+            if not self._filters[0].runs:  # with what it says of names that are gone
                 self._filters.pop(0)
 
 

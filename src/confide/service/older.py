@@ -279,6 +279,17 @@ class Older:
             raise StateError(said) from None
 
     @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is done within is done, or the book ends: it does at once where it has ended."""
+        if self._book.ended:
+            self._book.check()
+        try:
+            yield
+        except BaseException:
+            self._book.end("a call was cut off while questions left the memory: load the state again")
+            raise
+
+    @contextmanager
     def _privately(self) -> Iterator[None]:
         """A look of a private call: where it fails, its caller is to come again."""
         if not self._db.in_transaction:  # what labels changed may be gone: nothing here is believed any more

@@ -338,18 +338,21 @@ class Requests:
             self._leave(left)
 
     def _leave(self, notes: Sequence[tuple[Asked, int]]) -> None:
-        """Questions of the first notes, up to these, are in the index from now on, and in memory no more."""
-        gone = [(note, slice(note.first, end)) for note, end in notes]
-        self.older.add([note.leave(end) for note, end in notes])
+        """Questions of the first notes, up to these, are in the index from now on, and in memory no more: or the book
+        ends, as a call that was cut off in between would leave them in both, or in none."""
         names, rounds = self._by_name, self._rounds
-        for note, cut in gone:
-            both = zip(note.names[cut], note.rows.epoch[cut], note.rows.number[cut], strict=True)
-            for name, epoch, number in both:
-                del rounds[epoch, number]
-                if (stored := names.get(name)) is not None and stored.note is note:
-                    del names[name]
-        while self._notes and self._notes[0].first == len(self._notes[0].names):
-            self._notes.popleft()
+        with self.older.whole():
+            self.older.add([note.left(end) for note, end in notes])
+            for note, end in notes:
+                cut = slice(note.first, end)
+                both = zip(note.names[cut], note.rows.epoch[cut], note.rows.number[cut], strict=True)
+                note.first = end
+                for name, epoch, number in both:
+                    del rounds[epoch, number]
+                    if (stored := names.get(name)) is not None and stored.note is note:
+                        del names[name]
+            while self._notes and self._notes[0].first == len(self._notes[0].names):
+                self._notes.popleft()
 
     def taught(self, rows: Iterable[Row], sequence: int) -> None:
         """A note of lessons was written: an import's, or one that is read."""

@@ -5,7 +5,7 @@ from confide.pop.tickets import ROLLED_BACK
 __all__ = [
     "AGAIN", "CAPPED", "FIRST", "FORGOTTEN", "GONE", "HALTED", "NOT_YOURS", "NO_ID", "NO_LABEL",
     "NO_SUBJECT", "ONE_IMPORT", "OTHER_LABEL", "OTHER_QUESTION", "OTHER_RECORDS", "OVER", "ROLLED_BACK", "UNSAVED",
-    "UNWRITTEN",
+    "UNSWEPT", "UNWRITTEN",
 ]  # fmt: skip
 
 HALTED = "this model has halted: its rounds or its privacy budget are used up"
@@ -28,4 +28,5 @@ FIRST = "history is being taught, and the first question waits for its end: ask 
 AGAIN = "this could not be made durable: bring it again"
 UNREAD = "the ledger could not be read where it has this: send it again in a moment, with the same id"
 UNWRITTEN = "the ledger could not be written: make room; the model is opened again when it can be"
+UNSWEPT = "what is needed no more could not be deleted from the ledger: make room; the next snapshot tries again"
 UNSAVED = "the last snapshot could not be written: make room; the journal has everything, and grows meanwhile"
