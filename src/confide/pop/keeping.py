@@ -355,7 +355,6 @@ class Keeper:
                 loop.lessons.many(copies, taught, labels)
             for one in lessons:
                 loop.parts.again(one.x, one.label, one.number, one.leaf)
-            loop.account.named()  # by the entries that these are from, and the next is somebody's
 
     def noted(self) -> None:
         """The journal, which was replayed, has all records that ever taught the public parts."""
