@@ -48,6 +48,8 @@ HERE = Path(__file__).resolve().parents[1]
 FEATURES, BATCH, CONNECTIONS = 8, 64, 64
 SIZES = 64, 256, 1024
 """Rows of the batches with which two checkouts are compared."""
+CROWD = 256
+"""Connections of single questions where two checkouts are compared: with 64 both wait for the disk."""
 KEPT = 4096
 """Questions that are sent again and again: each is a new one to the service."""
 LENGTH = re.compile(rb"content-length: (\d+)")
@@ -95,7 +97,8 @@ class Connection(asyncio.Protocol):
         if not self.waiting.done():
             self.waiting.set_exception(ConnectionError("the server ended a connection"))
 
-    async def send(self, method: str, path: str, body: bytes = b"") -> bytes:
+    async def send(self, method: str, path: str, content: Any = b"") -> bytes:
+        body = content if isinstance(content, bytes) else as_json(content)
         self.waiting = self.loop.create_future()
         head = f"{method} {path} HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\n"
         head += f"authorization: Bearer {self.token}\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -268,7 +271,7 @@ async def both_ways(port: int, pid: int, token: str, seconds: float) -> dict[str
         sender = Sender(port, token, seconds, rows)
         begun = processor(pid)
         if rows == 1:
-            rate = await sender.closed(CONNECTIONS, sender.single)
+            rate = await sender.closed(CROWD, sender.single)
         else:
             rate = await sender.closed(4, sender.batch)
         name = "one by one" if rows == 1 else f"in batches of {rows}"
