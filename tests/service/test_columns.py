@@ -220,3 +220,18 @@ def test_a_snapshot_whose_sweep_failed_is_told_to_the_operator_and_to_nobody_els
             assert desk.private()["alarms"] == [UNSWEPT] and not desk.ended
         desk.save()
         assert not desk.private()["alarms"]
+
+
+def test_what_cannot_be_stored_is_not_read_when_it_is_sent_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be anything, and everybody waits while replies are made."""
+    with open_desk(folder) as desk:
+        first = ask(desk, "ann", "long", "x" * 10_000)
+
+        def read(*_: Any) -> Any:
+            raise AssertionError("it was read")
+
+        monkeypatch.setattr(desk.pop, "readable", read)
+        again = ask(desk, "ann", "long", "x" * 10_000)
+        assert again.refusal is not None and again.refusal == first.refusal and again.round == first.round

@@ -50,7 +50,7 @@ class _Filter:
 
 
 class Names:
-    """Halves of names with their rounds. Its owner holds a lock, but for a look at what is in memory.
+    """Halves of names with their rounds. Its owner holds a lock in all that is done with it.
 
     Parameters
     ----------

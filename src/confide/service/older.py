@@ -491,4 +491,3 @@ class Older:
 def halves_of(names: Sequence[bytes]) -> list[int]:
     """Half of each name, as a number."""
     return cast(list[int], np.frombuffer(b"".join(names), "<i8")[::2].tolist())
-

@@ -178,8 +178,8 @@ class Requests:
         if again and not hmac.compare_digest(came.digest, asked.digests[i]):
             return Reply(None, refusal=Refusal("conflict", FORGOTTEN if came.forgotten else OTHER_QUESTION))
         if came.label < 0:
-            wrong = asked.wrong.get(i, "") or self._pop.readable([asked.questions[i].x]).get(0, FORM)
-            wrong = self.long if asked.xs[i] is None else wrong
+            wrong = self.long if asked.xs[i] is None else asked.wrong.get(i, "")
+            wrong = wrong or self._pop.readable([asked.questions[i].x]).get(0, FORM)
             return Reply(None, came.number, Refusal("malformed", wrong), again)
         labels, ticket = self._labels, self._tickets.sign((came.epoch, came.number), came.whose)
         guide, source = None if came.guided < 0 else labels[came.guided], SOURCES[came.source]
